@@ -1,0 +1,36 @@
+"""What a cell's text becomes on the wire: content blocks that the agent can take (C29)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import UsageError
+from ..protocol.methods import supports
+
+Block = dict[str, Any]
+
+NEEDS = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
+"""Which prompt capability allows a type of block; text and resource_link are always allowed."""
+
+
+def text_prompt(text: str) -> list[Block]:
+    """The prompt of a cell without attachments."""
+    return [{"type": "text", "text": text}]
+
+
+def check_prompt(blocks: Sequence[Block], prompt_capabilities: Mapping[str, Any]) -> None:
+    """Hold back what the agent did not say it takes.
+
+    Raises:
+        UsageError: nothing to send, or a block of a type that the agent does not take.
+    """
+    if not blocks:
+        raise UsageError("there is nothing to send", remedy="Write a prompt.")
+    for block in blocks:
+        needed = NEEDS.get(block.get("type", ""))
+        if needed is not None and not supports(prompt_capabilities, (needed,)):
+            raise UsageError(
+                f"this agent takes no {block['type']} in prompts",
+                remedy="Send it as a file, or use an agent that takes it.",
+            )
