@@ -1,0 +1,145 @@
+"""Which program an agent's name stands for.
+
+Names come from two places: the bundled agent ``demo``, and the user's configuration. A command
+given in full needs no name. Nothing is taken from the workspace or a notebook.
+"""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..errors import UsageError
+
+DEMO = "demo"
+
+MISSING_IS_EMPTY = frozenset({"gemini-cli"})
+"""Agents, by the name they give themselves, that cannot tell "no such file" (-32002) from other
+errors and then do not create the file (seen with gemini-cli 0.61)."""
+
+RUNNERS = ("python", "node", "npx", "uvx", "bun", "deno")
+"""Programs that run an agent: it is called after what they run."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """How to start an agent.
+
+    Attributes:
+        name: what the user calls it.
+        argv: program and arguments.
+        env: variables added to the child's environment.
+        minimal_env: start from an allowlist instead of the user's environment.
+        keep: names of variables to keep with ``minimal_env``.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    minimal_env: bool = False
+    keep: tuple[str, ...] = ()
+
+
+def demo_agent() -> AgentSpec:
+    """The bundled agent, run by the Python that runs us.
+
+    ``-P``: a file of the workspace must not take the place of a module.
+    """
+    return AgentSpec(DEMO, (sys.executable, "-P", "-m", "acp_jupyter.demo_agent"))
+
+
+def from_command(argv: Sequence[str]) -> AgentSpec:
+    """An agent given as a command; named after its program.
+
+    Raises:
+        UsageError: there is no command.
+    """
+    if not argv or not argv[0]:
+        raise UsageError(
+            "no command was given", remedy="Write `%acp connect -- PROGRAM ARGUMENT…`."
+        )
+    name = argv[0].replace("\\", "/").rsplit("/", 1)[-1]
+    script = next((part for part in argv[1:] if not part.startswith("-")), "")
+    if script and name.startswith(RUNNERS):
+        name = script.replace("\\", "/").rsplit("/", 1)[-1]
+    return AgentSpec(name, tuple(argv))
+
+
+def from_name(name: str, configured: Mapping[str, object]) -> AgentSpec:
+    """The agent of that name.
+
+    Args:
+        name: as the user wrote it.
+        configured: name to command (a string or a list), or to a dict with ``command``, ``env``
+            (a dict), ``env_mode`` ("user" or "minimal") and ``keep`` (names).
+
+    Raises:
+        UsageError: nobody knows the name, or its configuration cannot be read.
+    """
+    if name in configured:
+        return _from_configuration(name, configured[name])
+    if name == DEMO:
+        return demo_agent()
+    names = known_names(configured)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(close)}? " if close else ""
+    raise UsageError(
+        f"no agent is called {name!r}",
+        remedy=f"{hint}Known agents: {', '.join(names)}. "
+        "Any other one: `%acp connect -- PROGRAM ARGUMENT…`.",
+    )
+
+
+def from_text(text: str, configured: Mapping[str, object]) -> AgentSpec:
+    """An agent named by one string (``ACP_JUPYTER_AGENT``): a known name, or a command line.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    text = text.strip()
+    if text == DEMO or text in configured:
+        return from_name(text, configured)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{text!r} is no command line: {error}") from error
+    if len(words) > 1 or "/" in text:
+        return from_command(words)
+    return from_name(text, configured)
+
+
+def known_names(configured: Mapping[str, object]) -> list[str]:
+    """All names that `from_name` knows, the bundled agent first."""
+    return [DEMO, *sorted(name for name in configured if name != DEMO)]
+
+
+def _from_configuration(name: str, value: object) -> AgentSpec:
+    settings: Mapping[str, object] = value if isinstance(value, Mapping) else {"command": value}
+    command = settings.get("command")
+    argv = shlex.split(command) if isinstance(command, str) else command
+    env = settings.get("env", {})
+    mode = settings.get("env_mode", "user")
+    keep = settings.get("keep", [])
+    if (
+        not isinstance(argv, Sequence)
+        or not argv
+        or not all(isinstance(word, str) for word in argv)
+        or not isinstance(env, Mapping)
+        or not isinstance(keep, Sequence)
+        or mode not in ("user", "minimal")
+    ):
+        raise UsageError(
+            f"the configuration of the agent {name!r} cannot be read",
+            remedy="It is a command (a string or a list of strings), or a dict with "
+            '"command", "env" (a dict), "env_mode" ("user" or "minimal") and "keep" (a list).',
+        )
+    return AgentSpec(
+        name,
+        tuple(argv),
+        env={str(key): str(value) for key, value in env.items()},
+        minimal_env=mode == "minimal",
+        keep=tuple(str(key) for key in keep),
+    )
