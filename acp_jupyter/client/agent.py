@@ -1,0 +1,485 @@
+"""One agent: its process, its connection, and its sessions.
+
+`Agent.serve` owns all of it: when it ends, for whatever reason, the process tree is gone, the
+terminals are ended and everyone who waited has an error that says why.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+import trio
+
+from ..connection.connection import Connection, LogLine
+from ..connection.environment import child_environment, redact, secret_values
+from ..connection.stdio import StdioTransport, open_stdio
+from ..errors import (
+    ACPError,
+    AgentError,
+    AgentExited,
+    AgentUnresponsive,
+    AuthenticationRequired,
+    ErrorCode,
+    LineTooLong,
+    Refusal,
+    RemoteProtocolError,
+    UsageError,
+    VersionMismatch,
+)
+from ..protocol import dialects, elicitation, jsonrpc
+from ..protocol.methods import AGENT_METHODS, CLIENT_METHODS, PROTOCOL_VERSION, supports
+from ..services.agents import MISSING_IS_EMPTY, AgentSpec
+from ..services.permissions import Permissions
+from ..services.policy import Policy
+from ..services.remembered import Remembered, agent_digest
+from .session import Session
+
+JSON = Any
+
+HELD_SECONDS: Final = 10.0
+HELD_UPDATES: Final = 2000
+"""How long, and how many, updates wait for a session id that is not known yet: agents send some
+before the answer that names the session."""
+
+PRINTED_KEPT: Final = 500
+"""Bytes quoted of a line that an agent printed in place of its first message."""
+
+CLOSE_GRACE: Final = 0.5
+DISCONNECT_GRACE: Final = 5.0
+"""Seconds an agent has to end by itself: at kernel shutdown, and when the user disconnects."""
+
+
+class Agent:
+    """A running agent. All methods run on the trio thread.
+
+    Attributes:
+        spec: how it was started.
+        initialized: what it said of itself; set once it is ready.
+        sessions: by session id.
+        ended: set when its process is gone.
+        error: why it ended; ``None`` if it was closed on purpose.
+    """
+
+    def __init__(
+        self, spec: AgentSpec, *, cwd: str, environ: Mapping[str, str], client_version: str
+    ) -> None:
+        self.spec = spec
+        self.cwd = cwd
+        self.environment = child_environment(
+            environ, extra=spec.env, minimal=spec.minimal_env, keep=spec.keep
+        )
+        self.initialized: dialects.Initialized | None = None
+        self.sessions: dict[str, Session] = {}
+        self.ended = trio.Event()
+        self.error: ACPError | None = None
+        self.capabilities: dict[str, Any] = {}
+        self._client_version = client_version
+        self._connection: Connection | None = None
+        self._transport: StdioTransport | None = None
+        self._nursery: trio.Nursery | None = None
+        self._stop = trio.Event()
+        self._grace = CLOSE_GRACE
+        self._held: deque[tuple[float, str, list[dict[str, Any]]]] = deque(maxlen=HELD_UPDATES)
+        self._opening = 0
+        self._opened = trio.Event()
+        self._last_noise: jsonrpc.Noise | None = None
+
+    # -- life ----------------------------------------------------------------------------------
+
+    async def serve(self, *, task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
+        """Start the process and serve its connection until `close`, `kill` or its own end.
+
+        Raises:
+            AgentNotFound: it could not be started; raised before ``task_status.started``.
+        """
+        try:
+            async with open_stdio(
+                self.spec.argv, cwd=self.cwd, env=self.environment
+            ) as self._transport:
+                self._connection = Connection(self._transport, self, clock=trio.current_time)
+                async with trio.open_nursery() as self._nursery:
+                    self._nursery.start_soon(self._run_connection)
+                    task_status.started()
+                    await self._stop.wait()
+                    await self._leave()
+                    self._nursery.cancel_scope.cancel()
+                if self._grace > CLOSE_GRACE:
+                    await self._transport.aclose(self._grace)
+        finally:
+            self.ended.set()
+
+    async def _run_connection(self) -> None:
+        assert self._connection is not None
+        try:
+            await self._connection.run()
+        finally:
+            self.error = self.error or self._connection.error
+            self._stop.set()
+
+    async def _leave(self) -> None:
+        for session in self.sessions.values():
+            await session.aclose()
+        if self._connection is not None:
+            self._connection.close(self.error)
+
+    def close(self, *, grace: float = CLOSE_GRACE) -> None:
+        """Begin to end the agent in order; `ended` tells when it is gone."""
+        self._grace = grace
+        self._stop.set()
+
+    def kill(self, error: ACPError) -> None:
+        """End the agent now; whoever waits for it gets ``error``."""
+        self.error = self.error or error
+        if self._transport is not None:
+            if isinstance(error, AgentError) and not error.stderr:
+                error.stderr = self._transport.stderr_tail()
+            self._transport.kill()
+        if self._connection is not None:
+            self._connection.close(error)
+        self._stop.set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be talked to."""
+        return self._connection is not None and not self._connection.closed.is_set()
+
+    async def explain_end(self) -> ACPError:
+        transport = self._transport
+        assert transport is not None
+        with trio.move_on_after(0.5):
+            await transport.wait_exited()
+        code = transport.returncode
+        during = "during this turn" if any(s.running for s in self.sessions.values()) else ""
+        if code is None:
+            what = f"agent {self.spec.name!r} closed its standard output {during}".rstrip()
+        elif code < 0:
+            what = f"agent {self.spec.name!r} was ended by signal {-code} {during}".rstrip()
+        else:
+            what = f"agent {self.spec.name!r} exited with code {code} {during}".rstrip()
+        if during:
+            what += "; the output above is kept"
+            remedy = "Run the cell again to start the agent again."
+        elif self.initialized is not None:
+            remedy = "Run the cell again to start it anew."
+        else:
+            remedy = "Check that its command starts an agent that speaks ACP on standard output."
+        if self.initialized is None and self._last_noise is not None:
+            # It never spoke ACP: what it printed in place of it says why.
+            printed = self._last_noise.raw[:PRINTED_KEPT].decode("utf-8", "replace").strip()
+            what += f"; it printed: {redact(printed, secret_values(self.environment))}"
+        return AgentExited(what, remedy=remedy, stderr=transport.stderr_tail(), returncode=code)
+
+    # -- setting up ----------------------------------------------------------------------------
+
+    async def initialize(self, policy: Policy, *, limit: float | None = None) -> None:
+        """Agree on a version and on capabilities (C1-C7).
+
+        Args:
+            policy: terminals are not offered where no command can be allowed.
+            limit: seconds to wait for the answer; ``None`` waits until cancelled.
+
+        Raises:
+            VersionMismatch: there is no version in common.
+            AgentUnresponsive: no answer within ``limit``.
+            ACPError: it ended, or answered with an error.
+        """
+        self.capabilities = {
+            "fs": {"readTextFile": True, "writeTextFile": True},
+            "terminal": policy.may_run_commands,
+            "elicitation": {"form": {}, "url": {}},
+        }
+        params = {
+            "protocolVersion": PROTOCOL_VERSION,
+            "clientCapabilities": self.capabilities,
+            "clientInfo": {
+                "name": "acp-jupyter",
+                "title": "Jupyter",
+                "version": self._client_version,
+            },
+        }
+        with trio.move_on_after(limit if limit is not None else float("inf")) as scope:
+            answer = await self.request("initialize", params)
+        if scope.cancelled_caught:
+            raise AgentUnresponsive(
+                f"agent {self.spec.name!r} did not answer initialize within {limit:.0f} s",
+                remedy="Check that its command speaks ACP on standard output.",
+                stderr=self.stderr_tail(),
+            )
+        initialized = dialects.initialized(answer, PROTOCOL_VERSION)
+        if initialized.version != PROTOCOL_VERSION:
+            raise VersionMismatch(
+                f"agent {self.spec.name!r} speaks ACP version {initialized.version}, "
+                f"this client version {PROTOCOL_VERSION}",
+                remedy="Update the agent, or use another one.",
+                stderr=self.stderr_tail(),
+            )
+        self.initialized = initialized
+
+    async def new_session(self, cwd: str, *, policy: Policy) -> Session:
+        """Open a session in ``cwd`` (absolute).
+
+        Raises:
+            AuthenticationRequired: the user has to log in first.
+            ACPError: it failed.
+        """
+        params = {"cwd": cwd, "mcpServers": []}
+        self._opening += 1
+        try:
+            answer = await self.request("session/new", params)
+            state = dialects.session_state(answer)
+            ident = dialects.session_id_of({"sessionId": state.session_id})
+        except AuthenticationRequired as error:
+            error.remedy = error.remedy or self._how_to_log_in()
+            raise
+        except Refusal as error:
+            raise RemoteProtocolError(
+                "the agent's answer to session/new has no usable session id",
+                remedy="`%acp log` shows it; the agent needs a fix.",
+            ) from error
+        finally:
+            self._opening -= 1
+        session = self._add_session(ident, cwd, policy)
+        session.reducer.session_state(state)
+        self._hand_over(session)
+        return session
+
+    def _how_to_log_in(self) -> str:
+        methods = self.initialized.auth_methods if self.initialized is not None else []
+        names = [str(method["name"])[:80] for method in methods[:10]]
+        offered = f" It offers: {', '.join(names)}." if names else ""
+        return (
+            "Log in with the agent's own command line in a terminal, or set its API key in the "
+            f"environment of Jupyter, then connect again.{offered}"
+        )
+
+    async def load_session(self, session_id: str, cwd: str, *, policy: Policy) -> Session:
+        """Open an earlier session again, its history replayed into the transcript (C15).
+
+        Raises:
+            UsageError: the agent cannot load sessions.
+            ACPError: it failed; the session is not open.
+        """
+        if not self.offers("session/load"):
+            raise UsageError(f"agent {self.spec.name!r} cannot load sessions")
+        session = self._add_session(session_id, cwd, policy)
+        session.reducer.begin_history()
+        params = {"sessionId": session_id, "cwd": cwd, "mcpServers": []}
+        history = None
+        try:
+            answer = await self.request("session/load", params)
+        except ACPError:
+            del self.sessions[session_id]
+            raise
+        finally:
+            history = session.reducer.end_history()
+        if not answer and history is None:
+            # The protocol wants a replay; agents on the Python SDK say "no such session" like this.
+            del self.sessions[session_id]
+            raise AgentError("the agent answered session/load with nothing and replayed nothing")
+        session.reducer.session_state(dialects.session_state(answer))
+        session.loaded = True
+        return session
+
+    def _add_session(self, ident: str, cwd: str, policy: Policy) -> Session:
+        assert self._nursery is not None
+        session = Session(
+            self,
+            ident,
+            cwd,
+            permissions=Permissions(
+                policy, remembered=Remembered(agent_digest(self.spec.argv), ident)
+            ),
+            environment=self.environment,
+            nursery=self._nursery,
+            version=PROTOCOL_VERSION,
+        )
+        if self.initialized is not None and self.initialized.name in MISSING_IS_EMPTY:
+            session.files.missing_is_empty = True
+        self.sessions[ident] = session
+        return session
+
+    def _hand_over(self, session: Session) -> None:
+        """Give a new session the updates that came before it was known."""
+        held, self._held = self._held, deque(maxlen=HELD_UPDATES)
+        for item in held:
+            if item[1] == session.session_id:
+                session.take(item[2])
+            else:
+                self._held.append(item)
+        self._opened.set()
+        self._opened = trio.Event()
+        session.on_batch()
+
+    def offers(self, method: str) -> bool:
+        """Whether the agent advertised what ``method`` needs."""
+        return supports(self.agent_capabilities, AGENT_METHODS[method].needs)
+
+    @property
+    def agent_capabilities(self) -> Mapping[str, Any]:
+        return self.initialized.capabilities if self.initialized is not None else {}
+
+    # -- Peer: what sessions use ---------------------------------------------------------------
+
+    @property
+    def prompt_capabilities(self) -> Mapping[str, Any]:
+        value = self.agent_capabilities.get("promptCapabilities")
+        return value if type(value) is dict else {}
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def last_received(self) -> float:
+        return self._connection.last_received if self._connection is not None else 0.0
+
+    async def request(self, method: str, params: JSON) -> JSON:
+        return await self._open_connection().request(method, params)
+
+    def notify(self, method: str, params: JSON) -> None:
+        self._open_connection().notify(method, params)
+
+    def withdraw(self, method: str) -> None:
+        self._open_connection().withdraw(method)
+
+    def _open_connection(self) -> Connection:
+        if self._connection is None:
+            raise AgentError(f"agent {self.spec.name!r} is not running")
+        return self._connection
+
+    # -- Handler: what the connection reports --------------------------------------------------
+
+    def on_notification(self, method: str, params: JSON) -> None:
+        if method in ("elicitation/complete", "session/elicitation/complete"):
+            for session in self.sessions.values():
+                session.elicitations.completed(params)
+            return
+        if method != "session/update":
+            return  # C67: unknown notifications are ignored; the log has them
+        if type(params) is dict:  # the most frequent message by far, without a detour
+            ident, update = params.get("sessionId"), params.get("update")
+            if type(update) is dict and type(ident) is str and ident in self.sessions:
+                session = self.sessions[ident]
+                if session.on_update is None:
+                    session.reducer.apply(update, self.last_received)
+                    return
+        found = dialects.session_updates(params)
+        if found is None:
+            raw = msgspec.json.encode(params)[: jsonrpc.RAW_KEPT]
+            self.on_noise(jsonrpc.Noise("a session/update without updates", raw))
+            return
+        ident, updates = found
+        if ident in self.sessions:
+            self.sessions[ident].take(updates)
+        else:
+            self._hold(ident, updates)
+
+    def _hold(self, ident: str, updates: list[dict[str, Any]]) -> None:
+        now = trio.current_time()
+        dropped = 0
+        while self._held and self._held[0][0] < now - HELD_SECONDS:
+            self._held.popleft()
+            dropped += 1
+        if len(self._held) == HELD_UPDATES:
+            dropped += 1
+        self._held.append((now, ident[: dialects.MAX_ID + 1], updates))
+        if len(self._held) == 1 and self._nursery is not None:
+            self._nursery.start_soon(self._drop_held)
+        if dropped:
+            self._tell_dropped(dropped)
+
+    async def _drop_held(self) -> None:
+        while self._held:
+            await trio.sleep_until(self._held[0][0] + HELD_SECONDS)
+            dropped = 0
+            while self._held and self._held[0][0] <= trio.current_time() - HELD_SECONDS:
+                self._held.popleft()
+                dropped += 1
+            self._tell_dropped(dropped)
+
+    def _tell_dropped(self, count: int) -> None:
+        for session in self.sessions.values():
+            for _ in range(count):
+                session.reducer.notice(
+                    "foreign", "Updates for a session that does not exist were dropped."
+                )
+            session.on_batch()
+
+    def on_noise(self, noise: jsonrpc.Noise) -> None:
+        self._last_noise = noise
+        for session in self.sessions.values():
+            session.reducer.notice(
+                "noise",
+                f"The agent sent lines that are no ACP messages: {noise.reason}.",
+                detail=noise.raw.decode("utf-8", "replace"),
+            )
+
+    def on_failure(self, method: str, error: Exception) -> None:
+        for session in self.sessions.values():
+            session.reducer.notice(
+                f"failure:{method}",
+                f"{method} could not be served: internal error, please report it.",
+                level="error",
+                detail="".join(traceback.format_exception(error)),
+            )
+
+    def on_overlong(self, error: LineTooLong) -> None:
+        for session in self.sessions.values():
+            if session.running:
+                session.notify_cancel()
+        self._open_connection().fail_pending(error)
+
+    def on_batch(self) -> None:
+        for session in self.sessions.values():
+            session.on_batch()
+
+    async def serve_request(self, method: str, params: JSON) -> JSON:
+        known = CLIENT_METHODS.get(method)
+        if known is None or known.notification or not supports(self.capabilities, known.needs):
+            raise Refusal(f"Method not found: {method[:200]}", code=ErrorCode.METHOD_NOT_FOUND)
+        if known.needs == ("elicitation",) and elicitation.about_request(params):
+            return await self._elicit_about_request(method, params)
+        session = await self._session_of(dialects.session_id_of(params))
+        return await session.serve(method, params)
+
+    async def _elicit_about_request(self, method: str, params: JSON) -> JSON:
+        """A question that belongs to a request of ours: shown in the one turn that runs.
+
+        Outside of a turn there is no output to show it in, so nobody can answer.
+        """
+        running = [session for session in self.sessions.values() if session.running]
+        if len(running) == 1:
+            return await running[0].serve(method, params)
+        elicitation.elicitation(params)  # what is no question is refused all the same
+        return elicitation.response("cancel")
+
+    async def _session_of(self, ident: str) -> Session:
+        if ident not in self.sessions and self._opening:
+            with trio.move_on_after(HELD_SECONDS):
+                while ident not in self.sessions and self._opening:
+                    await self._opened.wait()
+        if ident not in self.sessions:
+            raise Refusal("no such session", code=ErrorCode.RESOURCE_NOT_FOUND)
+        return self.sessions[ident]
+
+    # -- for people ----------------------------------------------------------------------------
+
+    def stderr_tail(self, lines: int = 20) -> str:
+        return self._transport.stderr_tail(lines) if self._transport is not None else ""
+
+    def survivors(self) -> list[str]:
+        """What it had started and left running when it ended; those processes were ended too."""
+        return self._transport.survivors() if self._transport is not None else []
+
+    @property
+    def log(self) -> list[LogLine]:
+        """The last messages, oldest first."""
+        return list(self._connection.log) if self._connection is not None else []
+
+    @property
+    def pid(self) -> int | None:
+        return self._transport.pid if self._transport is not None else None

@@ -1,0 +1,243 @@
+"""All agents of one surface, and which session is the current one.
+
+A `Client` lives in one task (`run`) and starts each agent in a task of its own. It knows what to
+do after an agent has died: start it again at the next prompt, load the session where the agent can,
+and stop doing so when it crashes again and again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import trio
+
+from ..errors import ACPError, AgentCrashLoop, AgentError, AgentExited, UsageError
+from ..services.agents import AgentSpec
+from ..services.policy import Policy
+from ..services.policy_file import check_outside
+from .agent import CLOSE_GRACE, DISCONNECT_GRACE, Agent
+from .session import Session
+
+CRASHES: Final = 5
+CRASH_WINDOW: Final = 180.0
+"""That many crashes within that many seconds, and only the user starts the agent again."""
+
+
+class Client:
+    """See the module. All methods run on the trio thread.
+
+    Args:
+        environ: the environment that agents' environments are made from.
+        version: of this package, for ``clientInfo``.
+
+    Attributes:
+        policy: the permission policy for sessions opened from now on.
+        current: the session that prompts go to; ``None`` before the first connect.
+        on_session: called with each new session, before anything is shown of it.
+    """
+
+    def __init__(self, *, environ: Mapping[str, str], version: str) -> None:
+        self._environ = environ
+        self._version = version
+        self._nursery: trio.Nursery | None = None
+        self._open = trio.Event()
+        self.closed = False
+        self._agents: list[Agent] = []
+        self._crashes: deque[float] = deque(maxlen=CRASHES)
+        self.policy = Policy()
+        self.current: Session | None = None
+        self.agent: Agent | None = None
+        self.on_session: Callable[[Agent, Session], None] = _nothing
+
+    async def wait_open(self) -> None:
+        """Wait until `run` runs."""
+        await self._open.wait()
+
+    async def run(self) -> None:
+        """Serve until cancelled; ends all agents then."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                self._open.set()
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
+            self.closed = True
+
+    async def connect(self, spec: AgentSpec, cwd: str, *, limit: float | None = None) -> Session:
+        """Start an agent and open a session; it becomes the current one.
+
+        The agent that was current before is ended.
+
+        Args:
+            spec: how to start it.
+            cwd: absolute working directory of the session.
+            limit: seconds for the agent to answer; ``None`` waits until cancelled.
+
+        Raises:
+            ACPError: it could not be started, or refused.
+        """
+        await self.disconnect(grace=CLOSE_GRACE)
+        self._crashes.clear()
+        return await self._start(spec, cwd, None, limit)
+
+    async def session(self, *, limit: float | None = None) -> Session:
+        """The current session, opened again if its agent has died.
+
+        Raises:
+            UsageError: nothing is connected.
+            AgentCrashLoop: it died too often.
+            ACPError: it could not be started again.
+        """
+        if self.current is None or self.agent is None:
+            raise UsageError(
+                "no agent is connected",
+                remedy="Run `%acp connect demo`, or `%acp connect -- COMMAND`.",
+            )
+        if self.agent.alive:
+            return self.current
+        return await self._reopen(limit)
+
+    async def restart(self, *, limit: float | None = None) -> Session:
+        """End the current agent and start it anew, with a new session.
+
+        Raises:
+            UsageError: nothing was connected.
+            ACPError: it could not be started.
+        """
+        if self.agent is None or self.current is None:
+            raise UsageError("no agent is connected", remedy="Run `%acp connect` first.")
+        spec, cwd = self.agent.spec, self.current.cwd
+        await self.disconnect(grace=CLOSE_GRACE)
+        self._crashes.clear()
+        return await self._start(spec, cwd, None, limit)
+
+    async def new_session(self, cwd: str, *, limit: float | None = None) -> Session:
+        """Open one more session of the current agent, which is started again if it has died.
+
+        Raises:
+            UsageError: nothing is connected.
+            ACPError: it failed.
+        """
+        await self.session(limit=limit)
+        assert self.agent is not None
+        check_outside(self.policy, [cwd])
+        return await self._open_session(self.agent, cwd, None, self.policy, limit)
+
+    async def disconnect(self, *, grace: float = DISCONNECT_GRACE) -> Agent | None:
+        """End the current agent; returns it, or ``None`` if there was none."""
+        agent, self.agent, self.current = self.agent, None, None
+        if agent is None:
+            return None
+        await self._end(agent, grace)
+        return agent
+
+    async def shutdown(self) -> None:
+        """End all agents, within about two seconds."""
+        async with trio.open_nursery() as nursery:
+            for agent in self._agents:
+                nursery.start_soon(self._end, agent, CLOSE_GRACE)
+        self.agent = self.current = None
+
+    async def _end(self, agent: Agent, grace: float) -> None:
+        agent.close(grace=grace)
+        await agent.ended.wait()
+        if agent in self._agents:
+            self._agents.remove(agent)
+
+    async def _reopen(self, limit: float | None) -> Session:
+        """Start the agent that died once more; load its session where that is possible."""
+        assert self.agent is not None
+        assert self.current is not None
+        dead, old = self.agent, self.current
+        with trio.move_on_after(5.0):
+            await dead.ended.wait()
+        if dead in self._agents:
+            self._agents.remove(dead)
+            self._crashes.append(trio.current_time())
+        if self._crash_loop():
+            raise AgentCrashLoop(
+                f"agent {dead.spec.name!r} ended {CRASHES} times within "
+                f"{CRASH_WINDOW / 60:.0f} minutes and is not started again by itself",
+                remedy="Run `%acp restart` to start it once more, or `%acp log` to see why.",
+                stderr=dead.stderr_tail(),
+            )
+        loadable = old.session_id if dead.offers("session/load") else None
+        try:
+            session = await self._start(
+                dead.spec, old.cwd, loadable, limit, policy=old.permissions.policy
+            )
+        except AgentExited:
+            self._crashes.append(trio.current_time())  # it did not even come up
+            raise
+        why = dead.error.message if dead.error is not None else "the agent had ended"
+        if session.loaded:  # the id does not tell: agents that count begin again with the same one
+            text = "The agent was started again, and the session was loaded."
+        else:
+            text = "The agent was started again; it does not remember the earlier turns."
+        session.reducer.notice("restarted", text, level="warning", detail=why)
+        return session
+
+    def _crash_loop(self) -> bool:
+        """Whether only the user starts the agent again. No crash is added after that, so it stays
+        so until then."""
+        crashes = self._crashes
+        return len(crashes) == CRASHES and crashes[-1] - crashes[0] < CRASH_WINDOW
+
+    async def _start(
+        self,
+        spec: AgentSpec,
+        cwd: str,
+        session_id: str | None,
+        limit: float | None,
+        *,
+        policy: Policy | None = None,
+    ) -> Session:
+        if self._nursery is None:
+            raise AgentError("the client is closed", remedy="Restart the kernel.")
+        policy = policy or self.policy
+        check_outside(policy, [cwd])
+        agent = Agent(spec, cwd=cwd, environ=self._environ, client_version=self._version)
+        await self._nursery.start(agent.serve)
+        self._agents.append(agent)
+        try:
+            await agent.initialize(policy, limit=limit)
+            session = await self._open_session(agent, cwd, session_id, policy, limit)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await self._end(agent, 0.0)
+            raise
+        self.agent, self.current = agent, session
+        return session
+
+    async def _open_session(
+        self, agent: Agent, cwd: str, session_id: str | None, policy: Policy, limit: float | None
+    ) -> Session:
+        with trio.move_on_after(limit if limit is not None else float("inf")):
+            if session_id is not None:
+                try:
+                    session = await agent.load_session(session_id, cwd, policy=policy)
+                    self.on_session(agent, session)
+                    return session
+                except ACPError as error:
+                    if not agent.alive:
+                        raise
+                    session = await agent.new_session(cwd, policy=policy)
+                    self.on_session(agent, session)
+                    session.reducer.notice(
+                        "load", f"The session could not be loaded: {error.message}"
+                    )
+                    return session
+            session = await agent.new_session(cwd, policy=policy)
+            self.on_session(agent, session)
+            return session
+        raise AgentError(
+            f"agent {agent.spec.name!r} did not open a session within {limit:.0f} s",
+            remedy="Check the agent's own settings; `%acp log` shows what was said.",
+            stderr=agent.stderr_tail(),
+        )
+
+
+def _nothing(_agent: Agent, _session: Session) -> None:
+    return None

@@ -1,0 +1,245 @@
+"""The questions for permission in one session: the agent's, and the client's own.
+
+Each one is shown, decided by `Permissions`, and kept as data (`decisions`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import trio
+
+from ..protocol import dialects
+from ..services import subject
+from ..services.decisions import Record, record_of
+from ..services.files import FileAccess, Operation
+from ..services.permissions import Permissions
+from ..services.policy import ALLOW, CANCELLED, Decision, Subject, denied
+from ..services.roots import Roots
+from ..services.terminals import CommandRequest
+from ..session.reducer import Reducer
+from ..session.transcript import PermissionChoice, PermissionEntry, ToolCallEntry
+from .consent import command_line_of, command_shown
+
+JSON = Any
+
+DECISIONS: Final = 1_000
+"""Decisions that a session keeps; older ones live on in the notebook."""
+
+YES_OR_NO: Final = (
+    PermissionChoice("allow", "", "allow_once"),
+    PermissionChoice("reject", "", "reject_once"),
+)
+"""The options of the client's own questions."""
+
+
+class Questions:
+    """See the module. All methods run on the trio thread.
+
+    Args:
+        permissions: who decides.
+        reducer: of the session's transcript.
+        roots: the session's.
+        agent: what the user calls the agent.
+        cwd: the session's working directory.
+        on_change: called when the transcript has changed.
+
+    Attributes:
+        decisions: the last ones, oldest first.
+    """
+
+    def __init__(
+        self,
+        permissions: Permissions,
+        reducer: Reducer,
+        roots: Roots,
+        *,
+        agent: str,
+        cwd: str,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._permissions = permissions
+        self._reducer = reducer
+        self._roots = roots
+        self._agent = agent
+        self._cwd = cwd
+        self._on_change = on_change
+        self._consented: list[str] = []
+        self.decisions: deque[Record] = deque(maxlen=DECISIONS)
+
+    def begin_turn(self) -> None:
+        """A consent holds in its turn only."""
+        self._consented.clear()
+
+    # -- who asks ------------------------------------------------------------------------------
+
+    async def request_permission(self, params: JSON) -> JSON:
+        """``session/request_permission``.
+
+        Raises:
+            Refusal: it is no such request.
+        """
+        request = dialects.permission_request(params)
+        entry = self._question(
+            title=request.title,
+            description=request.description,
+            options=[
+                PermissionChoice(option.option_id, option.name, option.kind)
+                for option in request.options
+            ],
+            command=[request.command] if request.command else None,
+            cwd=request.cwd,
+        )
+        if request.tool_call is not None:
+            call = entry.tool_call = self._reducer.tool_call(request.tool_call)
+            entry.evidence = replace(call, content=list(call.content))
+            entry.title = entry.title or call.title
+            entry.kind = call.kind
+
+        def look() -> Subject:
+            return subject.of_permission(entry, agent=self._agent, cwd=self._cwd, roots=self._roots)
+
+        decision = await self._decide(entry, look)
+        chosen = None if decision.chosen is None else request.options[decision.chosen]
+        if decision.by == "user" and chosen is not None and chosen.kind in ALLOW:
+            self._remember_consent(entry)
+        return dialects.permission_response(
+            request.form, chosen, cancelled=decision.state == "cancelled"
+        )
+
+    async def ask_command(self, request: CommandRequest) -> bool:
+        """Before a command is started for the agent."""
+        about = subject.of_command(request, agent=self._agent, cwd=self._cwd, roots=self._roots)
+        if self._has_consent(request) and not self._denied_by_rule(about):
+            return True
+        entry = self._question(
+            title=request.title,
+            kind="execute",
+            command=list(request.argv),
+            cwd=request.cwd,
+            env=request.env,
+            options=list(YES_OR_NO),
+            origin="client",
+        )
+        return (await self._decide(entry, lambda: about)).state == "allowed"
+
+    async def ask_file(self, access: FileAccess) -> bool:
+        """Before a file is read or written that is asked for."""
+        entry = self._question(
+            title=f"{access.operation} {access.path}: {access.reason}",
+            kind="read" if access.operation == "read" else "edit",
+            path=access.path,
+            evidence=self._new_text(access),
+            options=list(YES_OR_NO),
+            origin="client",
+        )
+        about = subject.of_file(access, agent=self._agent, cwd=self._cwd, roots=self._roots)
+        return (await self._decide(entry, lambda: about)).state == "allowed"
+
+    def restrict(self, operation: Operation, path: str) -> str | None:
+        """Why the policy has a file asked for, or denied, that is served otherwise."""
+        if not self._permissions.policy.rules:
+            return None
+        about = subject.of_access(
+            operation, path, agent=self._agent, cwd=self._cwd, roots=self._roots
+        )
+        rule = self._permissions.policy.restriction(about)
+        return None if rule is None else str(rule)
+
+    # -- consent -------------------------------------------------------------------------------
+
+    def _remember_consent(self, entry: PermissionEntry) -> None:
+        """The user saw this very command and allowed it: it is not asked a second time when the
+        agent then runs it through the client. Holds once, in this turn, for the same words."""
+        command = command_shown(entry, self._cwd)
+        if command:
+            self._consented.append(command)
+
+    def _has_consent(self, request: CommandRequest) -> bool:
+        """Whether this command was just allowed; uses that up."""
+        line = request.argv[-1] if request.shell else command_line_of(request.argv)
+        turn = self._reducer.transcript.turn
+        open_turn = turn.running and not turn.cancel_requested
+        plain = not request.env and request.cwd == self._cwd
+        if not open_turn or not plain or line not in self._consented:
+            return False
+        self._consented.remove(line)
+        return True
+
+    def _new_text(self, access: FileAccess) -> ToolCallEntry | None:
+        """The change that a question about a file shows."""
+        if access.operation == "read":
+            return None
+        texts = {"oldText": access.old_text, "newText": access.new_text}
+        diff = {"type": "diff", "path": access.path, **texts}
+        turn = self._reducer.transcript.turn
+        return ToolCallEntry("", turn.number, kind="edit", content=[diff])
+
+    def _denied_by_rule(self, about: Subject) -> bool:
+        rule = self._permissions.policy.find(about)
+        return rule is not None and rule.action == "deny"
+
+    # -- showing and deciding ------------------------------------------------------------------
+
+    def _question(self, **fields: Any) -> PermissionEntry:
+        transcript = self._reducer.transcript
+        ident = transcript.next_id()
+        return PermissionEntry(
+            ident,
+            transcript.turn.number,
+            question_id=ident,
+            asked_at=trio.current_time() - transcript.turn.started,
+            **fields,
+        )
+
+    async def _decide(self, entry: PermissionEntry, look: Callable[[], Subject]) -> Decision:
+        """Show a question and wait for its decision; outside a turn the answer is no.
+
+        ``look`` tells what it is about. An agent may change its tool call while the user thinks:
+        then what was asked is not what was seen, and nothing is made of the answer beyond it.
+        """
+        turn = self._reducer.transcript.turn
+        about = look()
+
+        def unchanged() -> bool:
+            return look().identity == about.identity
+
+        def done(decision: Decision) -> None:
+            self._write_down(entry, about, decision, exact=unchanged())
+
+        self._reducer.ask(entry)
+        self._on_change()
+        if turn.cancel_requested and turn.running:
+            done(CANCELLED)
+            return CANCELLED
+        if not turn.running:
+            decision = denied(entry.options, "nobody", "no prompt is running that it belongs to")
+            done(decision)
+            return decision
+        return await self._permissions.decide(entry, done, subject=about, unchanged=unchanged)
+
+    def _write_down(
+        self, entry: PermissionEntry, about: Subject, decision: Decision, *, exact: bool
+    ) -> None:
+        now = trio.current_time()
+        asked = self._reducer.transcript.turn_of(entry).started + entry.asked_at
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        record = record_of(entry, about, decision, at=at, waited=max(0.0, now - asked))
+        record = replace(record, exact=record.exact and exact)
+        if entry.state == "pending":
+            self.decisions.append(record)
+        self._reducer.decide(
+            entry,
+            decision.state,
+            by=decision.by,
+            now=now,
+            chosen=decision.chosen,
+            reason=decision.reason,
+            rule=decision.rule,
+            record=record.as_json(),
+        )
+        self._on_change()

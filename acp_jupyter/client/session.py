@@ -1,0 +1,473 @@
+"""One ACP session: prompts, cancellation, and the services the agent may use in it.
+
+A prompt turn is serialised: one at a time in each session. Cancelling climbs a ladder: the agent
+gets ``session/cancel`` and pending questions are answered ``cancelled`` at once; after
+`HINT_AFTER` seconds the prompt request itself is withdrawn and the user is told how to end it;
+the second cancel, or `KILL_AFTER` seconds, ends the agent.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import trio
+
+from ..errors import (
+    ACPError,
+    AgentError,
+    AgentUnresponsive,
+    RequestError,
+    TurnCancelled,
+    TurnRunning,
+    UsageError,
+)
+from ..protocol import dialects
+from ..services.decisions import Record
+from ..services.elicitation import Elicitations
+from ..services.files import FileEvent, FileService, LocalFiles
+from ..services.permissions import Permissions
+from ..services.roots import Roots
+from ..services.terminals import TerminalService, TerminalView
+from ..session.limits import NO_LIMITS, Limits, cost_of, exceeded
+from ..session.prompt import check_prompt
+from ..session.reducer import Reducer
+from ..session.transcript import (
+    Block,
+    Entry,
+    SentItem,
+    TerminalState,
+    Transcript,
+    Turn,
+)
+from .questions import Questions
+
+JSON = Any
+
+SILENCE: Final = 10.0
+"""Seconds without a word from the agent after which the cell says so."""
+
+SILENCE_STEP: Final = 5.0
+"""Seconds between two such reports."""
+
+HINT_AFTER: Final = 10.0
+KILL_AFTER: Final = 30.0
+"""Seconds after a cancel: the agents seen take up to 18 s when a command has to end first."""
+
+SHOW_TERMINAL_AFTER: Final = 1.0
+"""Seconds an agent has to show a terminal in a tool call before it gets an entry of its own."""
+
+
+class Peer(Protocol):
+    """What a session needs of its agent."""
+
+    @property
+    def name(self) -> str:
+        """As the user knows it."""
+
+    @property
+    def prompt_capabilities(self) -> Mapping[str, Any]: ...
+
+    @property
+    def last_received(self) -> float:
+        """When the agent last sent anything, on trio's clock."""
+
+    async def request(self, method: str, params: JSON) -> JSON: ...
+
+    def notify(self, method: str, params: JSON) -> None: ...
+
+    def withdraw(self, method: str) -> None: ...
+
+    def kill(self, error: ACPError) -> None:
+        """End the agent now; whoever waits for it gets the error."""
+
+
+class Session:
+    """A session of an agent. Made by `Agent`; all methods run on the trio thread.
+
+    Attributes:
+        session_id: the agent's opaque id.
+        cwd: absolute working directory, also the session's first root.
+        transcript: what has happened; read only.
+        permissions: who decides about requests in this session.
+        questions: what is put to them, and what became of it.
+        elicitations: who answers questions to the user in it.
+        on_change: called when the transcript has changed; set by the surface.
+        on_update: called with each update of the agent's, after it was applied.
+        display_prefix: unique among all sessions, for display ids.
+        loaded: it goes on from an earlier process of the agent's, by session/load.
+    """
+
+    def __init__(
+        self,
+        agent: Peer,
+        session_id: str,
+        cwd: str,
+        *,
+        permissions: Permissions,
+        environment: Mapping[str, str],
+        nursery: trio.Nursery,
+        version: int,
+    ) -> None:
+        self.agent = agent
+        self.session_id = session_id
+        self.cwd = cwd
+        self.permissions = permissions
+        self.transcript = Transcript()
+        self.reducer = Reducer(self.transcript, version)
+        self.on_change: Callable[[], None] = _nothing
+        self.elicitations = Elicitations(
+            permissions, self.reducer, agent=agent.name, on_change=self._on_question
+        )
+        self.on_update: Callable[[dict[str, Any]], None] | None = None
+        # Chosen by us: what an agent calls its session never gets into a page or a file name.
+        self.display_prefix = f"acp-{secrets.token_hex(6)}"
+        self.roots = Roots([cwd])
+        self.questions = Questions(
+            permissions,
+            self.reducer,
+            self.roots,
+            agent=agent.name,
+            cwd=cwd,
+            on_change=self._on_question,
+        )
+        self.files = FileService(
+            LocalFiles(self.roots),
+            ask=self.questions.ask_file,
+            observe=self._on_file,
+            restrict=self.questions.restrict,
+        )
+        self.terminals = TerminalService(
+            self.roots,
+            environment,
+            ask=self.questions.ask_command,
+            nursery=nursery,
+            on_change=self._on_terminal,
+        )
+        self._nursery = nursery
+        self._watchers: trio.Nursery | None = None
+        self.loaded = False
+        self._begun: list[str] = []
+        self._heard = trio.current_time()
+        self._limits = NO_LIMITS
+        self._over_limit = ""
+        self._cost_before = 0.0
+
+    @property
+    def decisions(self) -> list[Record]:
+        """What was decided about requests for permission in this session, oldest first."""
+        return list(self.questions.decisions)
+
+    @property
+    def running(self) -> bool:
+        """Whether a prompt turn is running."""
+        return self._watchers is not None
+
+    # -- the prompt turn -----------------------------------------------------------------------
+
+    async def prompt(
+        self,
+        blocks: Sequence[Block],
+        *,
+        on_start: Callable[[Turn], None] | None = None,
+        silence_limit: float | None = None,
+        limits: Limits = NO_LIMITS,
+    ) -> Turn:
+        """Run one prompt turn to its end.
+
+        Args:
+            blocks: content blocks; checked against the agent's prompt capabilities.
+            on_start: called with the turn before anything is sent.
+            silence_limit: seconds without a word from the agent after which the turn fails, for
+                runs that nobody watches.
+            limits: what the turn may take; it is cancelled beyond that.
+
+        Returns:
+            The turn, ended by the agent.
+
+        Raises:
+            TurnRunning: another prompt is running in this session.
+            TurnCancelled: it was cancelled; the turn is in the transcript.
+            ACPError: it failed; what had arrived is in the transcript.
+        """
+        if self.running:
+            raise TurnRunning(
+                "a turn is still running in this session",
+                remedy="Wait for its end, or stop it with the stop button.",
+            )
+        check_prompt(blocks, self.agent.prompt_capabilities)
+        self._set_limits(limits)
+        turn = self.reducer.start_turn(list(blocks), trio.current_time())
+        self.questions.begin_turn()
+        self._begun.clear()
+        self._heard = turn.started
+        if on_start is not None:
+            on_start(turn)
+        result: JSON = None
+        error: ACPError | None = None
+        answered = False
+        try:
+            async with trio.open_nursery() as watchers:
+                self._watchers = watchers
+                watchers.start_soon(self._watch_silence, silence_limit)
+                if limits.seconds is not None:
+                    watchers.start_soon(self._watch_time, limits.seconds)
+                params = {"sessionId": self.session_id, "prompt": list(blocks)}
+                try:
+                    result = await self.agent.request("session/prompt", params)
+                except ACPError as failure:
+                    error = failure
+                if turn.cancel_requested:  # some agents leave running what they had started
+                    await self.terminals.end(self._begun)
+                answered = True
+                watchers.cancel_scope.cancel()
+        finally:
+            self._watchers = None
+            self._cancel_questions()
+            if not answered:  # whoever waited for the turn gave up on it
+                self._tell_cancel(turn)
+                self._end("cancelled", "")
+        return self._conclude(turn, result, error)
+
+    def _conclude(self, turn: Turn, result: JSON, error: ACPError | None) -> Turn:
+        """End the turn by the agent's answer, or by what came instead of one."""
+        stop_reason = None
+        if error is None:
+            try:
+                stop_reason = dialects.stop_reason(result)
+            except ACPError as failure:
+                error = failure
+        if turn.cancel_requested and not isinstance(error, AgentError):
+            # Agents answer a cancel with an error, or with end_turn: it is cancelled all the same.
+            if stop_reason not in (None, "cancelled"):
+                self.reducer.notice("cancel-answer", f"The agent answered {stop_reason!r}.")
+            elif isinstance(error, RequestError):
+                self.reducer.notice("cancel-answer", "The agent answered with an error.")
+            self._end("cancelled", "", result)
+            why = f" ({self._over_limit})" if self._over_limit else ""
+            raise TurnCancelled(f"the turn was cancelled{why}; what had arrived is kept")
+        if error is not None:
+            self._end(None, error.message)
+            raise error
+        if stop_reason == "cancelled":  # nobody here asked for it: the agent ended it so
+            self.reducer.notice("cancelled", "The agent ended this turn as cancelled.")
+        self._end(stop_reason, "", result)
+        return turn
+
+    def _end(self, stop_reason: str | None, error: str, result: JSON = None) -> None:
+        usage = result.get("usage") if type(result) is dict else None
+        self._show_terminals()
+        self.reducer.end_turn(
+            trio.current_time(),
+            stop_reason=stop_reason,
+            error=error,
+            usage=usage if type(usage) is dict else None,
+        )
+        self.on_change()
+
+    # -- cancelling ----------------------------------------------------------------------------
+
+    def cancel(self) -> bool:
+        """Cancel the running turn; a second call ends the agent. Returns whether one was running.
+
+        Sends at once, without waiting.
+        """
+        watchers = self._watchers
+        turn = self.transcript.turn
+        if watchers is None or not turn.running:
+            return False
+        if turn.cancel_requested:
+            self._kill("the agent did not stop after the second interrupt and was ended")
+        else:
+            self._tell_cancel(turn)
+            watchers.start_soon(self._escalate)
+        return True
+
+    def _tell_cancel(self, turn: Turn) -> None:
+        turn.cancel_requested = True
+        self.notify_cancel()
+        self._cancel_questions()
+        self.on_change()
+
+    def _on_question(self) -> None:
+        self.on_change()  # which the surface may have set anew since
+
+    def _cancel_questions(self) -> None:
+        self.permissions.cancel()
+        self.elicitations.cancel()
+
+    def notify_cancel(self) -> None:
+        """Tell the agent to stop, whatever becomes of the turn here."""
+        try:
+            self.agent.notify("session/cancel", {"sessionId": self.session_id})
+        except ACPError as error:
+            self.reducer.notice("cancel", f"The cancel could not be sent: {error.message}")
+
+    async def _escalate(self) -> None:
+        await trio.sleep(HINT_AFTER)
+        self.reducer.notice(
+            "cancelling",
+            f"The agent has not stopped for {HINT_AFTER:.0f} s. Interrupt again to end it; "
+            f"it is ended after {KILL_AFTER:.0f} s.",
+            level="warning",
+        )
+        self.on_change()
+        self.agent.withdraw("session/prompt")
+        await trio.sleep(KILL_AFTER - HINT_AFTER)
+        self._kill(f"the agent did not stop within {KILL_AFTER:.0f} s of the cancel and was ended")
+
+    def _kill(self, why: str) -> None:
+        self.agent.kill(
+            AgentUnresponsive(why, remedy="The next prompt starts the agent and a session anew.")
+        )
+
+    # -- limits --------------------------------------------------------------------------------
+
+    def _set_limits(self, limits: Limits) -> None:
+        """Take the limits of the turn that begins.
+
+        Raises:
+            UsageError: one makes no sense, or the agent reports no cost to hold it against.
+        """
+        limits.check()
+        cost = cost_of(self.transcript.info.usage)
+        if limits.cost is not None and cost is None and self.transcript.info.usage:
+            raise UsageError(
+                "this agent reports no cost, so a cost limit could not be kept",
+                remedy="Limit the time or the tokens instead.",
+            )
+        self._limits = limits
+        self._over_limit = ""
+        self._cost_before = cost[0] if cost is not None else 0.0
+
+    def _check_limits(self) -> None:
+        usage = self.transcript.turn.usage
+        over = exceeded(self._limits, usage, self._cost_before)
+        if self._limits.cost is not None and usage and cost_of(usage) is None:
+            over = "the agent reports no cost, so the cost limit cannot be kept"
+        if over:
+            self._stop_over_limit(over)
+
+    async def _watch_time(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+        self._stop_over_limit(f"it took longer than its limit of {seconds:g} s")
+
+    def _stop_over_limit(self, over: str) -> None:
+        self._over_limit = over
+        self.reducer.notice("limit", f"Stopped: {over}.", level="warning")
+        self.cancel()
+
+    async def _watch_silence(self, limit: float | None) -> None:
+        while True:
+            self._heard = max(self._heard, self.agent.last_received)
+            waiting = self.permissions.pending or self.elicitations.pending
+            if waiting or self.terminals.running:
+                self._heard = trio.current_time()  # it is not the agent that is waited for
+            silent = trio.current_time() - self._heard
+            if limit is not None and silent >= limit:
+                self._kill(f"the agent said nothing for {silent:.0f} s and was ended")
+                return
+            if silent >= SILENCE:
+                key = f"silence-{self._heard:.3f}"
+                self.reducer.notice(key, f"No reply for {silent:.0f} s.", count=False)
+                self.on_change()
+                await trio.sleep(SILENCE_STEP)
+            else:
+                await trio.sleep(SILENCE - silent)
+
+    # -- what the agent sends ------------------------------------------------------------------
+
+    def take(self, updates: Sequence[dict[str, Any]]) -> None:
+        """Apply updates, in order."""
+        now = self.agent.last_received
+        for update in updates:
+            self.reducer.apply(update, now)
+            if self.on_update is not None:
+                self.on_update(update)
+
+    def on_batch(self) -> None:
+        """All that had arrived was applied."""
+        if self._limits is not NO_LIMITS and self.running and not self._over_limit:
+            self._check_limits()
+        if self.transcript.dirty:
+            self.on_change()
+
+    async def serve(self, method: str, params: dict[str, Any]) -> JSON:
+        """Answer a request of the agent's in this session.
+
+        Raises:
+            Refusal: with the reason.
+        """
+        match method:
+            case "session/request_permission":
+                return await self.questions.request_permission(params)
+            case "elicitation/create" | "session/elicitation":
+                return await self.elicitations.create(params)
+            case "fs/read_text_file":
+                return await self.files.read_text_file(params)
+            case "fs/write_text_file":
+                return await self.files.write_text_file(params)
+            case "terminal/create":
+                return await self.terminals.create(params)
+            case "terminal/output":
+                return await self.terminals.output(params)
+            case "terminal/wait_for_exit":
+                return await self.terminals.wait_for_exit(params)
+            case "terminal/kill":
+                return await self.terminals.kill(params)
+            case "terminal/release":
+                return await self.terminals.release(params)
+        raise AssertionError(f"{method} is in the table of methods, but nobody serves it")
+
+    # -- what the services report --------------------------------------------------------------
+
+    def _on_file(self, event: FileEvent) -> None:
+        self.reducer.file_event(event.operation, event.path, event.outcome, event.reason)
+        self.on_change()
+
+    def _on_terminal(self, view: TerminalView) -> None:
+        known = view.terminal_id in self.transcript.terminals
+        state = self.reducer.terminal(view.terminal_id)
+        state.argv, state.cwd = list(view.argv), view.cwd
+        state.output, state.truncated = view.output, view.truncated
+        state.exit_code, state.signal, state.running = view.exit_code, view.signal, view.running
+        self.reducer.touch_terminal(state)
+        if not known:
+            self._begun.append(view.terminal_id)
+            self._nursery.start_soon(self._show_terminal_soon, state)
+        self.on_change()
+
+    async def _show_terminal_soon(self, state: TerminalState) -> None:
+        await trio.sleep(SHOW_TERMINAL_AFTER)
+        self.reducer.show_terminal(state)
+        self.on_change()
+
+    def _show_terminals(self) -> None:
+        for state in self.transcript.terminals.values():
+            if state.turn == self.transcript.turn.number and state.argv:
+                self.reducer.show_terminal(state)
+
+    def sent(self, items: Sequence[SentItem]) -> None:
+        """Show what goes with the prompt of the turn that begins."""
+        if items:
+            self.reducer.sent(items)
+            self.on_change()
+
+    def refresh(self, entry: Entry) -> None:
+        """Have an entry published again."""
+        self.transcript.touch(entry)
+        self.on_change()
+
+    def start_soon(self, function: Callable[[], Awaitable[object]]) -> None:
+        """Run a task of the surface's for as long as the agent lives."""
+        self._nursery.start_soon(function)
+
+    async def aclose(self) -> None:
+        """End what runs in this session."""
+        self._cancel_questions()
+        await self.terminals.aclose()
+
+
+def _nothing() -> None:
+    return None
