@@ -1,0 +1,137 @@
+"""What the user is told of an agent, its session, and the state of things: tables of facts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..rendering.facts import Facts
+
+if TYPE_CHECKING:
+    from ..client.agent import Agent
+    from ..client.session import Session
+    from ..services.policy import Policy
+
+CAPABILITIES = {
+    "loadSession": "load sessions",
+    "promptCapabilities.image": "images",
+    "promptCapabilities.audio": "audio",
+    "promptCapabilities.embeddedContext": "embedded files",
+    "mcpCapabilities.http": "MCP over HTTP",
+    "mcpCapabilities.sse": "MCP over SSE",
+    "sessionCapabilities.list": "list sessions",
+    "sessionCapabilities.resume": "resume",
+    "sessionCapabilities.close": "close",
+    "sessionCapabilities.fork": "fork",
+    "sessionCapabilities.delete": "delete",
+    "sessionCapabilities.additionalDirectories": "more directories",
+    "auth.logout": "log out",
+}
+"""Capabilities in words, by their path in the agent's answer to ``initialize``."""
+
+
+def agent_title(agent: Agent) -> str:
+    """Name and version, as the agent says them; the user's own name for it otherwise."""
+    found = agent.initialized
+    if found is None or not (found.title or found.name):
+        return agent.spec.name
+    return f"{found.title or found.name} {found.agent_version}".strip()
+
+
+def capabilities(agent: Agent) -> str:
+    """What the agent can do, in words."""
+    from ..protocol.methods import supports
+
+    words = [
+        word
+        for path, word in CAPABILITIES.items()
+        if supports(agent.agent_capabilities, tuple(path.split(".")))
+    ]
+    return ", ".join(words) or "none beyond text prompts"
+
+
+def connected(agent: Agent, session: Session) -> Facts:
+    """The banner of a new session."""
+    assert agent.initialized is not None
+    rows = [
+        ("Agent", agent_title(agent)),
+        ("Protocol", f"ACP version {agent.initialized.version}"),
+        ("Capabilities", capabilities(agent)),
+        ("Session", session.session_id),
+        ("Working directory", session.cwd),
+        ("Permissions", _policy(session)),
+    ]
+    return Facts(f"Connected to {agent_title(agent)}", rows)
+
+
+def state(agent: Agent | None, session: Session | None, policy: Policy) -> Facts:
+    """What `%acp` shows."""
+    if agent is None or session is None:
+        return Facts(
+            "No agent is connected",
+            [
+                ("Permissions", str(policy)),
+                ("Connect", "%acp connect demo, or %acp connect -- COMMAND"),
+            ],
+        )
+    info = session.transcript.info
+    condition = "working" if session.running else "ready" if agent.alive else "ended"
+    if session.permissions.pending or session.elicitations.pending:
+        condition = "waiting for your answer"
+    rows = [
+        ("State", condition),
+        ("Agent", agent_title(agent)),
+        ("Command", " ".join(agent.spec.argv)),
+        ("Process", str(agent.pid) if agent.alive else "ended"),
+        ("Session", session.session_id),
+        ("Title", info.title or ""),
+        ("Working directory", session.cwd),
+        ("Turns", str(session.transcript.turn.number)),
+        ("Mode", _mode(session)),
+        ("Model", info.current_model or ""),
+        ("Options", _options(session)),
+        ("Commands", " ".join(f"/{command['name']}" for command in info.commands[:50])),
+        ("Context", _usage(session)),
+        ("Permissions", _policy(session)),
+    ]
+    return Facts(f"{agent_title(agent)}: {condition}", [row for row in rows if row[1]])
+
+
+def _policy(session: Session) -> str:
+    policy = session.permissions.policy
+    if policy.rules:
+        return f"{policy} (`%acp permissions` lists them)"
+    return {
+        "ask": "ask (each request is put to you)",
+        "deny": "deny (each request is refused, commands are not offered)",
+        "allow": "allow (each request is allowed unasked)",
+    }[policy.default]
+
+
+def _mode(session: Session) -> str:
+    info = session.transcript.info
+    names = [str(mode.get("name") or mode.get("id")) for mode in info.modes]
+    if info.current_mode is None:
+        return ""
+    current = next(
+        (str(m.get("name") or m["id"]) for m in info.modes if m.get("id") == info.current_mode),
+        info.current_mode,
+    )
+    return f"{current} (of {', '.join(names)})" if names else current
+
+
+def _options(session: Session) -> str:
+    return "; ".join(
+        f"{option.get('name') or option.get('id')}: {option.get('currentValue')}"
+        for option in session.transcript.info.config_options
+    )
+
+
+def _usage(session: Session) -> str:
+    usage = session.transcript.info.usage
+    if not usage:
+        return ""
+    words = f"{usage['used']:,} of {usage.get('size', 0):,} tokens"
+    cost = usage.get("cost")
+    if isinstance(cost, dict) and isinstance(cost.get("amount"), int | float):
+        words += f", {cost['amount']:.4g} {cost.get('currency', '')}".rstrip()
+    return words

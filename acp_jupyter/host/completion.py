@@ -1,0 +1,107 @@
+"""What Tab offers in a prompt: magics, agents, the agent's slash commands, and mentions.
+
+A prompt itself is prose: nothing of Python is offered in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..magics import commands as acp_commands
+from ..services.agents import known_names
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """Matches that replace the text from ``start`` to the cursor.
+
+    Attributes:
+        types: the same with kinds and signatures, in the form that JupyterLab shows.
+    """
+
+    start: int
+    matches: list[str] = field(default_factory=list)
+    types: list[dict[str, Any]] = field(default_factory=list)
+
+
+def _none(text: str) -> tuple[int, list[str]]:
+    return len(text), []
+
+
+def complete(
+    code: str,
+    cursor: int,
+    *,
+    line_magics: Collection[str],
+    cell_magics: Collection[str],
+    agents: Mapping[str, object],
+    commands: Sequence[Mapping[str, Any]],
+    mentions: Callable[[str], tuple[int, list[str]]] = _none,
+) -> Completion | None:
+    """What fits at the cursor; ``None`` where Python's own completion is meant.
+
+    Args:
+        code: the cell.
+        cursor: position in characters.
+        line_magics: known line magics.
+        cell_magics: known cell magics.
+        agents: configured agents.
+        commands: the agent's slash commands, ``{"name", "description"}``.
+        mentions: completes a mention at the end of a text (`Host.complete`).
+    """
+    if code.lstrip().startswith("%%python"):
+        return None
+    before = code[:cursor]
+    line = before[before.rfind("\n") + 1 :]
+    if line.startswith("%acp "):
+        return _acp(line, cursor, agents)
+    if line.startswith("%") and " " not in line:
+        names = [f"%{name}" for name in line_magics]
+        if line == before:
+            names += [f"%%{name}" for name in {*cell_magics, "python"}]
+        return _matching(line, cursor, sorted(names), "magic")
+    if before.startswith("/") and " " not in before and "\n" not in before:
+        found = {
+            f"/{command['name']}": str(command.get("description") or "") for command in commands
+        }
+        return _matching(before, cursor, list(found), "command", found)
+    start, matches = mentions(before)
+    return _completion(start, cursor, matches, "mention") if matches else Completion(cursor)
+
+
+def _acp(line: str, cursor: int, agents: Mapping[str, object]) -> Completion:
+    words = line.split(" ")
+    if len(words) == 2:
+        return _matching(words[1], cursor, [c for c in acp_commands() if c != "state"], "command")
+    if words[1] == "connect" and "--" not in words[2:-1]:
+        return _matching(words[-1], cursor, [*known_names(agents), "--cwd", "--"], "agent")
+    if words[1] == "permissions" and len(words) == 3:
+        return _matching(words[-1], cursor, ["ask", "deny", "allow"], "policy")
+    if words[1] == "help":
+        return _matching(words[-1], cursor, acp_commands(), "command")
+    return Completion(cursor)
+
+
+def _matching(
+    word: str, cursor: int, names: list[str], kind: str, texts: Mapping[str, str] | None = None
+) -> Completion:
+    matches = [name for name in names if name.startswith(word)]
+    return _completion(cursor - len(word), cursor, matches, kind, texts)
+
+
+def _completion(
+    start: int, cursor: int, matches: list[str], kind: str, texts: Mapping[str, str] | None = None
+) -> Completion:
+    types = [
+        {
+            "start": start,
+            "end": cursor,
+            "text": name,
+            "type": kind,
+            "signature": (texts or {}).get(name, ""),
+        }
+        for name in matches
+    ]
+    return Completion(start, matches, types)

@@ -1,0 +1,204 @@
+"""The notebook process as the host of agents: what the agent kernel and the extension share.
+
+A `Host` owns the portal, the settings and the links to agents. It imports trio and what rests on
+it only when the first agent is needed, so that a kernel starts as fast as one without us.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from ..connection.portal import Portal
+from ..errors import ACPError, UsageError
+from ..services.agents import AgentSpec, from_name, from_text
+from ..session.attachments import Prompt
+from .frontend import Frontend, Launch, choose, read_launch
+from .link import Link
+from .settings import ACPJupyter
+
+if TYPE_CHECKING:
+    from ..questions.comms import CommTap
+    from ..services.policy import Policy
+    from .mentions import PictureFolder
+
+SHUTDOWN_LIMIT: Final = 2.0
+"""Seconds for all agents to end when the kernel does; Jupyter kills it after 5."""
+
+
+class Host:
+    """See the module.
+
+    Args:
+        kernel: the running IPython kernel; ``None`` in a script.
+        tap: where clicks arrive; ``None`` where the kernel's version is unknown to it.
+        environ: the process's environment.
+
+    Attributes:
+        links: by the name the user gave with ``--as``; the one without a name is "".
+    """
+
+    def __init__(self, kernel: Any, tap: CommTap | None, environ: Mapping[str, str]) -> None:
+        self.kernel = kernel
+        self.tap = tap
+        self.environ = environ
+        self.portal = Portal()
+        self.links: dict[str, Link] = {}
+        self._anonymous: list[Link] = []
+        self._policy: Policy | None = None
+
+    def link(self, name: str = "") -> Link:
+        """The link of that name, made if it is not there."""
+        if name not in self.links:
+            self.links[name] = Link(self)
+        return self.links[name]
+
+    def new_link(self, *, quiet: bool) -> Link:
+        """A link without a name, for a handle of the Python API."""
+        link = Link(self, quiet=quiet)
+        self._anonymous.append(link)
+        return link
+
+    def drop(self, link: Link) -> None:
+        """Forget a link made by `new_link`."""
+        if link in self._anonymous:
+            self._anonymous.remove(link)
+
+    @cached_property
+    def pictures(self) -> PictureFolder:
+        """Where pictures go that an agent only takes as links."""
+        from .mentions import PictureFolder
+
+        return PictureFolder()
+
+    def gather(
+        self, text: str, attach: Sequence[object] = (), *, namespace: Mapping[str, Any], cwd: str
+    ) -> Prompt:
+        """A prompt with what it mentions; on the thread that runs the user's code.
+
+        Args:
+            text: the prompt as written.
+            attach: names, paths or objects that go with it unmentioned.
+            namespace: variables by name.
+            cwd: what relative paths start from; nothing outside of it is attached.
+
+        Raises:
+            UsageError: something mentioned does not exist, or may not be sent.
+        """
+        if "@" not in text and not attach:
+            return Prompt(text)
+        from ..services.roots import Roots
+        from .history import NoCells, ShellCells
+        from .mentions import Resolver
+
+        shell = getattr(self.kernel, "shell", None)
+        cells = ShellCells(shell) if shell is not None else NoCells()
+        resolver = Resolver(namespace, cells, cwd, Roots([cwd]))
+        return Prompt(text, resolver.gather(text, attach))
+
+    def complete(self, text_before_cursor: str) -> tuple[int, list[str]]:
+        """What fits a mention that is being typed: variables, files and cells.
+
+        Returns:
+            Where the text begins that a match replaces, and the matches; none outside a mention.
+        """
+        if "@" not in text_before_cursor:
+            return len(text_before_cursor), []
+        from ..session.attachments import complete_mention
+        from .history import ShellCells
+        from .mentions import typed_path_matches
+
+        shell = self.kernel.shell
+        session = self.link().session
+        cwd = session.cwd if session is not None else self.cwd
+        return complete_mention(
+            text_before_cursor,
+            names=[name for name in shell.user_ns if name not in shell.user_ns_hidden],
+            paths=typed_path_matches(cwd, text_before_cursor),
+            cells=ShellCells(shell, running=False).count,
+        )
+
+    @cached_property
+    def settings(self) -> ACPJupyter:
+        """Read at first use.
+
+        Raises:
+            UsageError: they cannot be understood.
+        """
+        return ACPJupyter.load(self.environ)
+
+    @cached_property
+    def launch(self) -> Launch:
+        return read_launch(self.environ)
+
+    def frontend(self, *, allow_stdin: bool) -> Frontend:
+        """The frontend of the cell that runs."""
+        frontend = choose(self.launch, allow_stdin=allow_stdin)
+        if self.tap is None:
+            asks = tuple(ask for ask in frontend.ask if ask != "widgets")
+            return Frontend(frontend.publish, asks)
+        return frontend
+
+    @property
+    def policy(self) -> Policy:
+        """The permission policy."""
+        return self._policy or self.settings.policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._policy = policy
+
+    @property
+    def cwd(self) -> str:
+        """The notebook's folder, which a server makes the kernel's working directory."""
+        return os.path.realpath(os.getcwd())
+
+    def default_agent(self) -> AgentSpec:
+        """The agent to connect where no connect was run.
+
+        Raises:
+            UsageError: none is configured, or nobody knows it.
+        """
+        if not self.settings.agent:
+            raise UsageError(
+                "no agent is connected",
+                remedy="Run `%acp connect demo` for the bundled agent, or "
+                "`%acp connect -- COMMAND ARGUMENT…` for any other one.",
+            )
+        return from_text(self.settings.agent, self.settings.agents)
+
+    def agent_named(self, name: str) -> AgentSpec:
+        """The agent of that name.
+
+        Raises:
+            UsageError: nobody knows it.
+        """
+        return from_name(name, self.settings.agents)
+
+    def interrupt(self) -> bool:
+        """Stop what runs for a cell, see `Link.interrupt`; from any thread."""
+        stopped = [link.interrupt() for link in self._all_links()]
+        return any(stopped)
+
+    def close(self) -> None:
+        """End all agents and the trio thread."""
+        if "pictures" in self.__dict__:
+            self.pictures.close()
+        if not self.portal.running:
+            return
+        jobs = [
+            self.portal.submit(link.client.shutdown)
+            for link in self._all_links()
+            if link.client is not None and not link.client.closed
+        ]
+        for job in jobs:
+            try:
+                job.result(SHUTDOWN_LIMIT)
+            except (TimeoutError, ACPError):
+                pass  # stopping the portal cancels it, and the guard ends the processes
+        self.portal.stop()
+
+    def _all_links(self) -> list[Link]:
+        return [*self.links.values(), *self._anonymous]

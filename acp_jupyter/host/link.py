@@ -1,0 +1,505 @@
+"""One agent of the notebook: its client, what runs with it, and what it shows.
+
+A `Link` is what `%acp connect` makes (the one without a name, or the one of `--as NAME`), and what
+`acp_jupyter.connect` returns a handle of. One thing at a time is done with its current session;
+further sessions of the same agent run beside it. Coroutines run on the trio thread.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import signal
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from .. import __version__
+from ..errors import ACPError, TurnCancelled, TurnRunning, UsageError
+from ..session.attachments import Prompt, blocks, sent_items
+from ..session.limits import NO_LIMITS, Limits, Spent, cost_of, within
+from .cell import CellContext
+
+if TYPE_CHECKING:
+    from ..client.agent import Agent
+    from ..client.client import Client
+    from ..client.session import Session
+    from ..connection.portal import PortalFuture
+    from ..display.output import Output
+    from ..display.pump import Pump
+    from ..questions.widget import WidgetAsker
+    from ..services.agents import AgentSpec
+    from ..services.permissions import Asker
+    from ..services.policy import Policy
+    from ..session.transcript import Turn
+    from .host import Host
+
+T = TypeVar("T")
+
+START_LIMIT: Final = 60.0
+"""Seconds an agent has to get ready where nobody can interrupt: the slowest agents seen take 5,
+one that is downloaded at its first start may take many more."""
+
+SETTLED: Final = 0.05
+SETTLE_LIMIT: Final = 0.5
+"""Seconds without a word after which an agent has said what it says at first, and for that."""
+
+SLOW_START: Final = 10.0
+SLOW_START_STEP: Final = 5.0
+"""Seconds without an answer after which a start is reported, and between two reports."""
+
+
+class Link:
+    """See the module.
+
+    Args:
+        host: whose link it is.
+        quiet: show no banner, and of turns only the questions, unless asked for.
+
+    Attributes:
+        queue: prompts that follow the one that is running, in its cell.
+        caps: what all turns of the link together may take.
+        spent: what they have taken.
+    """
+
+    def __init__(self, host: Host, *, quiet: bool = False) -> None:
+        self._host = host
+        self._quiet = quiet
+        self.queue: deque[Prompt] = deque()
+        self.caps = NO_LIMITS
+        self.spent = Spent()
+        self.client: Client | None = None
+        self._shown: dict[str, _Shown] = {}
+        self._busy = False
+        self._jobs: list[PortalFuture[Any]] = []
+        self._cell: CellContext | None = None
+
+    # -- from the surface's threads ------------------------------------------------------------
+
+    @property
+    def agent(self) -> Agent | None:
+        """The agent that runs, or ran last."""
+        return self.client.agent if self.client is not None else None
+
+    @property
+    def session(self) -> Session | None:
+        """The current session."""
+        return self.client.current if self.client is not None else None
+
+    def submit(
+        self,
+        cell: CellContext,
+        function: Callable[..., Awaitable[T]],
+        *args: object,
+        exclusive: bool = True,
+    ) -> PortalFuture[T]:
+        """Run ``function(cell, *args)``, one of the coroutines below; `interrupt` reaches it.
+
+        Args:
+            cell: the cell that runs.
+            function: what to run.
+            args: its further arguments.
+            exclusive: refuse it while another one is running for this link.
+        """
+        self._host.portal.start()
+        job = self._host.portal.submit(self._run, cell, function, args, exclusive)
+        # A second cell, which will be refused, must not keep the interrupt from the first.
+        self._jobs = [other for other in self._jobs if not other.done()] + [job]
+        return job
+
+    def call(
+        self,
+        cell: CellContext,
+        function: Callable[..., Awaitable[T]],
+        *args: object,
+        exclusive: bool = True,
+    ) -> T:
+        """`submit`, and wait; on the main thread SIGINT becomes an `interrupt` meanwhile.
+
+        Raises:
+            TurnCancelled: it was interrupted.
+            ACPError: as the coroutine does.
+        """
+        too_early = False
+
+        def on_sigint(*_: object) -> None:
+            nonlocal too_early
+            too_early = not self.interrupt()
+
+        with _sigint_calls(on_sigint):
+            job = self.submit(cell, function, *args, exclusive=exclusive)
+            if too_early:
+                self.interrupt()
+            try:
+                return self._host.portal.wait(job)
+            except concurrent.futures.CancelledError as error:
+                raise TurnCancelled("it was interrupted") from error
+
+    def interrupt(self) -> bool:
+        """Stop what runs: a turn by its cancel ladder, anything else at once.
+
+        From any thread, signal handlers included. Returns whether something was running.
+        """
+        job = next((job for job in self._jobs if not job.done()), None)
+        if job is None:
+            return False
+        return self._host.portal.run_soon(self._interrupt, job)
+
+    # -- on the trio thread --------------------------------------------------------------------
+
+    async def _run(
+        self,
+        cell: CellContext,
+        function: Callable[..., Awaitable[T]],
+        args: tuple[object, ...],
+        exclusive: bool,
+    ) -> T:
+        if not exclusive:
+            await self._open_client()
+            return await function(cell, *args)
+        if self._busy:
+            raise TurnRunning(
+                "another cell is still using the agent",
+                remedy="Wait for its end, or stop it with the stop button.",
+            )
+        self._busy = True
+        try:
+            await self._open_client()
+            return await function(cell, *args)
+        finally:
+            self._busy = False
+
+    def _interrupt(self, job: PortalFuture[Any]) -> None:
+        sessions = self.agent.sessions.values() if self.agent is not None else ()
+        stopped = [session.cancel() for session in sessions if session.running]
+        if not any(stopped):
+            job.cancel()
+
+    async def _open_client(self) -> Client:
+        from ..client.client import Client
+
+        if self.client is None or self.client.closed:
+            client = Client(environ=self._host.environ, version=__version__)
+            client.on_session = self._on_session
+            client.policy = self._host.policy
+            self._host.portal.submit(client.run)
+            await client.wait_open()
+            self.client = client
+        return self.client
+
+    async def connect(self, cell: CellContext, spec: AgentSpec, cwd: str) -> Session:
+        """Start an agent and open a session in ``cwd``."""
+        assert self.client is not None
+        self._cell = cell
+        limit = _start_limit(cell)
+        session = await _started(cell, self.client.connect(spec, cwd, limit=limit))
+        await self._settle()
+        return session
+
+    async def restart(self, cell: CellContext) -> Session:
+        """Start the current agent anew, or the one named by the settings."""
+        assert self.client is not None
+        if self.client.current is None:
+            return await self.connect(cell, self._host.default_agent(), self._host.cwd)
+        self._cell = cell
+        session = await _started(cell, self.client.restart(limit=_start_limit(cell)))
+        await self._settle()
+        return session
+
+    async def _settle(self) -> None:
+        """Wait for what agents say right after they have opened a session (their commands): it
+        belongs to the cell that connects, and a frontend may not listen any more after it."""
+        import trio
+
+        agent = self.agent
+        if agent is None:
+            return
+        with trio.move_on_after(SETTLE_LIMIT):
+            while agent.alive and (left := agent.last_received + SETTLED - trio.current_time()) > 0:  # noqa: ASYNC110
+                await trio.sleep(left)
+
+    async def new_session(self, cell: CellContext, cwd: str) -> Session:
+        """Open one more session of the agent; it does not become the current one."""
+        assert self.client is not None
+        self._cell = cell
+        return await _started(cell, self.client.new_session(cwd, limit=_start_limit(cell)))
+
+    async def disconnect(self, _cell: CellContext) -> Agent | None:
+        """End the current agent, if there is one; returns it."""
+        assert self.client is not None
+        return await self.client.disconnect()
+
+    async def set_policy(self, _cell: CellContext, policy: Policy) -> None:
+        """Change the permission policy, for the sessions that are open too.
+
+        Raises:
+            UsageError: its file is where the agent could rewrite it; nothing is changed.
+        """
+        await self.set_own_policy(policy)
+        self._host.policy = policy
+
+    async def revoke(self, _cell: CellContext, number: int | None) -> int:
+        """Forget a remembered answer of the current session, or (``None``) all; returns how many.
+
+        Raises:
+            UsageError: there is none with that number.
+        """
+        known = self.session.permissions.remembered if self.session is not None else None
+        if number is None:
+            return known.revoke_all() if known is not None else 0
+        if known is None:
+            raise UsageError("no session is open", remedy="Nothing is remembered.")
+        known.revoke(number)
+        return 1
+
+    async def set_own_policy(self, policy: Policy) -> None:
+        """Change the permission policy of this link alone.
+
+        Raises:
+            UsageError: see `set_policy`.
+        """
+        from ..services.policy_file import check_outside
+
+        assert self.client is not None
+        sessions = list(self.agent.sessions.values()) if self.agent is not None else []
+        check_outside(policy, [session.cwd for session in sessions])
+        self.client.policy = policy
+        for session in sessions:
+            session.permissions.policy = policy
+
+    async def prompt(self, cell: CellContext, prompt: Prompt, limits: Limits = NO_LIMITS) -> Turn:
+        """Run one prompt turn in the current session, connecting first where needed.
+
+        Raises:
+            TurnCancelled: it was cancelled.
+            ACPError: it failed.
+        """
+        assert self.client is not None
+        if self.client.current is None:
+            session = await self.connect(cell, self._host.default_agent(), self._host.cwd)
+        else:
+            self._cell = cell
+            session = await _started(cell, self.client.session(limit=_start_limit(cell)))
+        try:
+            turn = await self.prompt_in(cell, session, prompt, limits)
+            while self.queue:
+                turn = await self.prompt_in(cell, session, self.queue.popleft(), limits)
+        finally:
+            if self.queue:  # one of them failed: what was meant to follow it does not go on
+                dropped = len(self.queue)
+                self.queue.clear()
+                cell.sink.stream(f"{dropped} queued prompts were not sent.\n")
+        return turn
+
+    async def enqueue(self, _cell: CellContext, prompt: Prompt) -> int:
+        """Have a prompt sent when the running turn has ended, in the same cell; its place.
+
+        Raises:
+            UsageError: no turn is running that it could follow.
+        """
+        if self.session is None or not self.session.running or not self._busy:
+            raise UsageError(
+                "no prompt is running that this one could wait for",
+                remedy="Write it in a cell.",
+            )
+        self.queue.append(prompt)
+        return len(self.queue)
+
+    async def prompt_in(
+        self,
+        cell: CellContext,
+        session: Session,
+        prompt: Prompt,
+        limits: Limits = NO_LIMITS,
+        *,
+        show: bool | None = None,
+    ) -> Turn:
+        """Run one prompt turn in a session of this link; several sessions may run at once.
+
+        Args:
+            cell: the cell that runs.
+            session: a session of this link's agent.
+            prompt: what to send.
+            limits: what the turn may take.
+            show: publish all of it, or only the questions; by default as the link is.
+        """
+        shown = self._shown[session.display_prefix]
+        widgets, session.permissions.askers = self._askers(cell, session)
+        output = self._output(cell, session, widgets, show=show)
+        limits = within(limits, self.caps, self.spent)
+        number = session.transcript.turn.number
+        before = cost_of(session.transcript.info.usage)
+        capabilities = session.agent.prompt_capabilities
+        found = prompt.attachments
+        if found:
+            found = self._host.pictures.place(found, capabilities)
+
+        def on_start(turn: Turn) -> None:
+            shown.pump.begin(turn, output)
+            session.sent(sent_items(found, capabilities))
+
+        try:
+            return await session.prompt(
+                blocks(prompt.text, found, capabilities),
+                on_start=on_start,
+                limits=limits,
+                silence_limit=None if cell.attended else self._host.settings.silence_limit,
+            )
+        finally:
+            if session.transcript.turn.number > number:
+                self._count(session, before)
+            await shown.pump.drain()
+
+    def _count(self, session: Session, before: tuple[float, str] | None) -> None:
+        """Add what a turn took to what the notebook has spent."""
+        turn = session.transcript.turn
+        if turn.ended is not None:
+            self.spent.seconds += turn.ended - turn.started
+        after = cost_of(session.transcript.info.usage)
+        if after is not None:
+            self.spent.cost += max(0.0, after[0] - (before[0] if before is not None else 0.0))
+
+    # -- showing and asking --------------------------------------------------------------------
+
+    def _on_session(self, agent: Agent, session: Session) -> None:
+        from ..display.pump import Pump
+        from .banner import connected
+
+        assert self.client is not None
+        assert self._cell is not None
+        if (
+            self.client.agent is None and not self._quiet
+        ):  # else it takes the place of one that died: a line says so
+            self._cell.show(connected(agent, session))
+        self._shown = {prefix: shown for prefix, shown in self._shown.items() if shown.agent.alive}
+        pump = Pump(session)
+        self._shown[session.display_prefix] = _Shown(agent, pump)
+        pump.begin(session.transcript.turn, self._output(self._cell, session, None))
+        pump.flush()  # what came before the session was known, or was loaded with it
+        session.start_soon(pump.run)
+
+    def _output(
+        self,
+        cell: CellContext,
+        session: Session,
+        widgets: WidgetAsker | None,
+        *,
+        show: bool | None = None,
+    ) -> Output:
+        from ..display.output import Output, no_extras
+
+        return Output(
+            cell.sink,
+            cell.frontend.publish,
+            prefix=session.display_prefix,
+            cwd=session.cwd,
+            terminals=session.transcript.terminals,
+            extras=widgets.extras if widgets is not None else no_extras,
+            only_questions=self._quiet if show is None else not show,
+        )
+
+    def _askers(
+        self, cell: CellContext, session: Session
+    ) -> tuple[WidgetAsker | None, list[Asker]]:
+        host = self._host
+        widgets: WidgetAsker | None = None
+        askers: list[Asker] = []
+        for way in cell.frontend.ask:
+            if way == "widgets" and host.tap is not None:
+                from ..questions.widget import WidgetAsker
+
+                widgets = WidgetAsker(
+                    host.tap,
+                    host.portal.run_soon,
+                    cell.context,
+                    cwd=session.cwd,
+                    refresh=session.refresh,
+                )
+                askers.append(widgets)
+            elif way == "terminal":
+                from ..questions.terminal import TerminalAsker
+
+                askers.append(TerminalAsker(cwd=session.cwd))
+            elif way == "stdin":
+                from ..questions.stdin import StdinAsker
+
+                askers.append(StdinAsker(host.kernel, cell.parent, cell.ident, cwd=session.cwd))
+        return widgets, askers
+
+
+class _Shown:
+    """A session whose changes are published."""
+
+    def __init__(self, agent: Agent, pump: Pump) -> None:
+        self.agent = agent
+        self.pump = pump
+
+
+@contextmanager
+def _sigint_calls(handler: Callable[..., None]) -> Iterator[None]:
+    """Have SIGINT call a function in place of raising KeyboardInterrupt, which may come between
+    any two steps and leave a turn behind that nobody waits for. Only the main thread gets it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler if before is None else before)
+
+
+def _start_limit(cell: CellContext) -> float | None:
+    return None if cell.attended else START_LIMIT
+
+
+async def _started(cell: CellContext, starting: Awaitable[T]) -> T:
+    """Wait for an agent to get ready, with a visible clock if that takes long."""
+    import trio
+
+    result: list[T] = []
+    error: ACPError | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_show_waiting, cell)
+        try:
+            result.append(await starting)
+        except ACPError as failure:  # raised below: a nursery would put it into a group
+            error = failure
+        nursery.cancel_scope.cancel()
+    if error is not None:
+        raise error
+    return result[0]
+
+
+async def _show_waiting(cell: CellContext) -> None:
+    """Say how long the agent has been starting, from `SLOW_START` seconds on."""
+    import secrets
+
+    import trio
+
+    display_id = f"acp-start-{secrets.token_hex(6)}"
+    begun = trio.current_time()
+    shown = False
+    await trio.sleep(SLOW_START)
+    try:
+        while True:
+            waited = trio.current_time() - begun
+            text = f"No reply for {waited:.0f} s. The agent is starting; the stop button gives up."
+            if cell.frontend.publish == "updates":
+                data = {"text/plain": text}
+                cell.sink.display(data, display_id=display_id, update=shown)
+            elif not shown:
+                cell.sink.stream(text + "\n")
+            shown = True
+            await trio.sleep(SLOW_START_STEP)
+    finally:
+        if shown and cell.frontend.publish == "updates":
+            waited = trio.current_time() - begun
+            text = f"Waited {waited:.0f} s for the agent to start."
+            cell.sink.display({"text/plain": text}, display_id=display_id, update=True)
+
+
+def cancelled() -> TurnCancelled:
+    """What a cell ends with that was interrupted before its turn had begun."""
+    return TurnCancelled("it was interrupted before the prompt was sent")

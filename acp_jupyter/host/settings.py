@@ -1,0 +1,105 @@
+"""The user's settings: from Jupyter's configuration directories and the environment.
+
+Files ``jupyter_acp_config.py`` and ``jupyter_acp_config.json`` in the directories that
+``jupyter --paths`` lists under "config"; never from the workspace or a notebook. An example::
+
+    c.ACPJupyter.agent = "mine"
+    c.ACPJupyter.agents = {"mine": ["python", "my_agent.py"]}
+    c.ACPJupyter.permissions = "ask"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from jupyter_core.paths import jupyter_config_path
+from traitlets import Dict, Float, Unicode, Union
+from traitlets.config import Config, Configurable
+from traitlets.config.loader import (
+    ConfigFileNotFound,
+    JSONFileConfigLoader,
+    PyFileConfigLoader,
+)
+
+from ..errors import UsageError
+from ..services.policy import Policy
+from ..services.policy_file import read_policy
+
+BASENAME: Final = "jupyter_acp_config"
+
+
+_WHERE: Final = (
+    f"See {BASENAME}.py or {BASENAME}.json in the directories that `jupyter --paths` lists, and "
+    "the variable ACP_JUPYTER_PERMISSIONS."
+)
+
+
+class ACPJupyter(Configurable):
+    """Settings of acp-jupyter.
+
+    Attributes:
+        policy: what ``permissions`` says; a file is read once, with the settings.
+    """
+
+    policy = Policy()
+
+    agent = Unicode(
+        "",
+        help="The agent that is connected at the first prompt: a name, or a command line. "
+        "ACP_JUPYTER_AGENT goes before it.",
+    ).tag(config=True)
+    agents = Dict(
+        help="Agents by name: a command (a string or a list of strings), or a dict with "
+        '"command", "env", "env_mode" ("user" or "minimal") and "keep".'
+    ).tag(config=True)
+    permissions = Union(
+        [Unicode(), Dict()],
+        default_value="ask",
+        help="What to do with permission requests: ask, deny, allow, the path of a policy file, "
+        'or a policy as a dict with "default" and "rules". ACP_JUPYTER_PERMISSIONS goes before it.',
+    ).tag(config=True)
+    silence_limit = Float(
+        600.0,
+        help="Seconds without a word from the agent after which a run that nobody watches fails. "
+        "Where somebody can interrupt, there is no limit.",
+    ).tag(config=True)
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str]) -> ACPJupyter:
+        """Read the configuration files, and what the environment puts in place of them.
+
+        Raises:
+            UsageError: a file or a variable cannot be understood.
+        """
+        try:
+            settings = cls(config=_read_files())
+            # traitlets only checks a value from a file when it is first set.
+            settings.permissions = environ.get("ACP_JUPYTER_PERMISSIONS") or settings.permissions
+            settings.policy = read_policy(settings.permissions)
+        except UsageError as error:
+            error.remedy = f"{error.remedy} {_WHERE}".strip()
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"the configuration cannot be read: {error}",
+                remedy=_WHERE,
+            ) from error
+        settings.agent = environ.get("ACP_JUPYTER_AGENT") or settings.agent
+        return settings
+
+
+def _read_files() -> Config:
+    config = Config()
+    for directory in reversed(jupyter_config_path()):  # later ones win: the user's own
+        for loader in (JSONFileConfigLoader, PyFileConfigLoader):
+            suffix = "json" if loader is JSONFileConfigLoader else "py"
+            if not Path(directory, f"{BASENAME}.{suffix}").is_file():
+                continue
+            made: Any = loader(f"{BASENAME}.{suffix}", path=directory)
+            try:
+                config.merge(made.load_config())
+            except ConfigFileNotFound:
+                continue
+    return config

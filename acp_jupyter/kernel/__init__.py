@@ -1,0 +1,1 @@
+"""The kernel "ACP Agent": a cell is a prompt."""

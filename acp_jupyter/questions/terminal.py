@@ -1,0 +1,29 @@
+"""Questions in the terminal that a script runs in."""
+
+from __future__ import annotations
+
+import trio
+
+from ..services.permissions import CannotAsk
+from .stdin import StdinAsker
+
+
+class TerminalAsker(StdinAsker):
+    """Asks with ``input``, in a thread that is given up when the question is withdrawn.
+
+    Args:
+        cwd: paths below it are shown relative to it.
+    """
+
+    def __init__(self, *, cwd: str) -> None:
+        super().__init__(None, {}, [], cwd=cwd)
+
+    async def _input(self, prompt: str) -> str:
+        return await trio.to_thread.run_sync(_read_line, prompt, abandon_on_cancel=True)
+
+
+def _read_line(prompt: str) -> str:
+    try:
+        return input(prompt)
+    except EOFError as error:
+        raise CannotAsk("standard input has ended") from error
