@@ -1,0 +1,1 @@
+"""The tests of acp_jupyter, and the peers and tools they share."""

@@ -1,0 +1,1 @@
+"""Tests in a real browser: JupyterLab and Notebook 7 served from loopback, driven in Chromium."""

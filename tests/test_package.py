@@ -1,0 +1,212 @@
+"""The package as its users get it: the wheel, installed and used away from the checkout.
+
+The wheel goes into an environment of its own, which borrows the libraries of the running one and
+nothing else, so that no test needs the network.
+"""
+
+from __future__ import annotations
+
+import email
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELSPEC = ["kernel.json", "logo-32x32.png", "logo-64x64.png", "logo-svg.svg"]
+
+# Runs away from the checkout: a prompt on the bundled agent, by the kernelspec's name. Prints what
+# the cells answered, as JSON.
+CONVERSATION = """
+import json
+import jupyter_client
+
+def output(message):
+    kind, content = message["msg_type"], message["content"]
+    if kind in ("display_data", "update_display_data"):
+        texts.append(content["data"].get("text/plain", ""))
+    elif kind == "stream":
+        texts.append(content["text"])
+    elif kind == "error":
+        texts.append("\\n".join(content["traceback"]))
+
+answers = []
+manager, client = jupyter_client.manager.start_new_kernel(kernel_name="acp", startup_timeout=60)
+try:
+    language = client.kernel_info(reply=True, timeout=60)["content"]["language_info"]["name"]
+    for cell in ("%acp connect demo", "hello"):
+        texts = []
+        reply = client.execute_interactive(
+            cell, timeout=60, allow_stdin=False, output_hook=output
+        )
+        answers.append([reply["content"]["status"], "\\n".join(texts)])
+finally:
+    client.stop_channels()
+    manager.shutdown_kernel()
+print(json.dumps({"language": language, "answers": answers}))
+"""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """The wheel in an environment of its own.
+
+    ``home`` is outside the checkout and is its user's home and working directory.
+    """
+
+    prefix: Path
+    home: Path
+
+    @property
+    def python(self) -> Path:
+        return self.prefix / "bin" / "python"
+
+    def run(self, *command: str | Path, limit: float = 60) -> str:
+        """Runs a command as a user without a checkout would, and returns what it prints."""
+        # What leads back to the checkout or to the running environment's Jupyter is left out.
+        foreign = ("PYTHON", "JUPYTER", "JPY_", "ACP_", "COV", "VIRTUAL_ENV", "XDG_")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
+        environment["HOME"] = str(self.home)
+        environment["PATH"] = f"{self.prefix / 'bin'}{os.pathsep}{environment['PATH']}"
+        done = subprocess.run(
+            [str(part) for part in command],
+            cwd=self.home,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out)]
+    done = subprocess.run([*command, str(ROOT)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def files(wheel) -> dict[str, bytes]:
+    """The wheel's content, by path inside it."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Installation:
+    prefix = tmp_path_factory.mktemp("installed") / "env"
+    venv.create(prefix, symlinks=True)
+    installation = Installation(prefix, tmp_path_factory.mktemp("home"))
+    pip = [sys.executable, "-m", "pip", "--python", str(installation.python)]
+    command = [*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    # Adds a directory to the path without reading the .pth files in it: an editable installation
+    # of the checkout does not come along.
+    (site_packages,) = prefix.glob("lib/python3*/site-packages")
+    borrowed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    (site_packages / "borrowed.pth").write_text("\n".join(sorted(borrowed)) + "\n")
+    return installation
+
+
+def version() -> str:
+    source = (ROOT / "acp_jupyter" / "__init__.py").read_text(encoding="utf-8")
+    found = re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def test_the_wheel_carries_the_package_and_nothing_else(files):
+    top_level = {name.split("/")[0] for name in files}
+    release = f"acp_jupyter-{version()}"
+    assert top_level == {"acp_jupyter", f"{release}.data", f"{release}.dist-info"}
+    inside = {name for name in files if name.startswith("acp_jupyter/")}
+    assert "acp_jupyter/py.typed" in inside
+    assert not [name for name in inside if "test" in name or "__pycache__" in name]
+
+
+def test_the_wheel_carries_every_module_of_the_checkout(files):
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "acp_jupyter").rglob("*.py")}
+    assert "acp_jupyter/demo_agent/__main__.py" in modules
+    assert modules == {name for name in files if name.endswith(".py")}
+
+
+@pytest.mark.parametrize("name", KERNELSPEC)
+def test_the_wheel_carries_the_kernelspec_for_jupyter_and_for_the_install_command(files, name):
+    source = (ROOT / "kernelspec" / "acp" / name).read_bytes()
+    data = f"acp_jupyter-{version()}.data/data"
+    assert files[f"{data}/share/jupyter/kernels/acp/{name}"] == source
+    assert files[f"acp_jupyter/kernelspec/acp/{name}"] == source
+
+
+@pytest.mark.parametrize("side", [32, 64])
+def test_the_logos_have_the_size_in_their_name(side):
+    logo = (ROOT / "kernelspec" / "acp" / f"logo-{side}x{side}.png").read_bytes()
+    assert logo.startswith(b"\x89PNG\r\n\x1a\n")
+    assert (int.from_bytes(logo[16:20]), int.from_bytes(logo[20:24])) == (side, side)
+
+
+def test_the_metadata_describes_the_package(files):
+    (metadata,) = (body for name, body in files.items() if name.endswith(".dist-info/METADATA"))
+    headers = email.message_from_bytes(metadata)
+    assert headers["Name"] == "acp-jupyter"
+    assert headers["Version"] == version()
+    assert headers["Requires-Python"] == ">=3.11"
+    assert headers["License-Expression"] == "BSD-3-Clause"
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    payload = headers.get_payload(decode=True)
+    assert isinstance(payload, bytes)
+    assert payload.decode().strip() == readme.strip()
+
+
+def test_the_installed_command_tells_its_version(installed):
+    printed = installed.run(installed.prefix / "bin" / "acp-jupyter", "--version")
+    assert version() in printed
+
+
+def test_the_installed_code_is_the_wheels_and_not_the_checkouts(installed):
+    code = "import acp_jupyter; print(acp_jupyter.__file__)"
+    location = Path(installed.run(installed.python, "-c", code).strip())
+    assert location.is_relative_to(installed.prefix)
+
+
+def test_jupyter_lists_the_installed_kernelspec(installed):
+    listed = installed.run(installed.python, "-m", "jupyter_client.kernelspecapp", "list", "--json")
+    found = json.loads(listed)["kernelspecs"]["acp"]
+    assert Path(found["resource_dir"]) == installed.prefix / "share/jupyter/kernels/acp"
+    assert found["spec"]["display_name"] == "ACP Agent"
+    assert found["spec"]["interrupt_mode"] == "message"
+
+
+def test_install_puts_the_kernelspec_into_another_prefix(installed, tmp_path):
+    installed.run(installed.prefix / "bin" / "acp-jupyter", "install", "--prefix", tmp_path)
+    target = tmp_path / "share/jupyter/kernels/acp"
+    assert sorted(path.name for path in target.iterdir()) == KERNELSPEC
+    spec = json.loads((target / "kernel.json").read_text(encoding="utf-8"))
+    # From another prefix only the full path leads back to the Python that has the package.
+    assert Path(spec["argv"][0]) == installed.python
+
+
+def test_a_prompt_is_answered_outside_the_checkout(installed):
+    printed = installed.run(installed.python, "-c", CONVERSATION, limit=150)
+    conversation = json.loads(printed.splitlines()[-1])
+    spec = json.loads((ROOT / "kernelspec/acp/kernel.json").read_text(encoding="utf-8"))
+    assert conversation["language"] == spec["language"]
+    (connected, banner), (answered, answer) = conversation["answers"]
+    assert (connected, answered) == ("ok", "ok"), conversation
+    assert "demo" in banner
+    assert "hello" in answer.lower()
