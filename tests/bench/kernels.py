@@ -36,7 +36,7 @@ QUIET = 0.3
 """Seconds of unchanged memory after which a kernel counts as settled."""
 
 DELIMITER = b"<IDS|MSG>"
-OURS, MINIMAL, PLAIN = "acp", "minimal", "python3"
+OURS, MINIMAL, RESENDING, PLAIN = "acp", "minimal", "resending", "python3"
 
 
 def kernel_specs() -> dict[str, dict[str, Any]]:
@@ -44,11 +44,13 @@ def kernel_specs() -> dict[str, dict[str, Any]]:
     ours = json.loads((ROOT / "kernelspec/acp/kernel.json").read_text(encoding="utf-8"))
     ours["argv"][0] = sys.executable
     minimal = [sys.executable, str(Path(__file__).with_name("minimal_kernel.py"))]
+    resending = [sys.executable, "-m", "tests.bench.resending_kernel"]
     plain = [sys.executable, "-m", "ipykernel_launcher"]
     no_warning = {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     specs = {
         OURS: ours,
         MINIMAL: {"argv": [*minimal, "-f", "{connection_file}"], "env": no_warning},
+        RESENDING: {"argv": [*resending, "-f", "{connection_file}"], "env": no_warning},
         PLAIN: {"argv": [*plain, "-f", "{connection_file}"], "env": no_warning},
     }
     for name, spec in specs.items():

@@ -19,10 +19,12 @@ from typing import Any
 
 from tests.bench.behind_server import ServedRun, default_server, run_behind_server
 from tests.bench.goals import Row, median_ratio, percentile
+from tests.bench.in_browser import PageCost, page_cost, running_lab
 from tests.bench.kernels import (
     MINIMAL,
     OURS,
     PLAIN,
+    RESENDING,
     CellRun,
     RunningKernel,
     Start,
@@ -41,6 +43,12 @@ STEADY = "paced 300 10"
 STEADY_LONG = "stream 1000 200 5"
 WARM_UP = "chunks 1000 20"
 GROWTH = "chunks 100000 20"
+
+IN_PAGE, IN_PAGE_FINE, TOOLS_IN_PAGE = "stream 1000 20 2", "stream 5000 4 0.4", "tools 200"
+"""Twice the same 20 kB over two seconds, and a burst of tool calls."""
+
+PAGE_PAIRS = 2
+"""Runs of what a page bears, for the naive way takes half a minute for each."""
 
 MARK = re.compile(r"T(\d{6,})Z")
 MB = 1e6
@@ -277,6 +285,43 @@ def _round_trip(kernel: RunningKernel, log: Path, command: str) -> float:
     return float(median(event["ns"])) / 1000
 
 
+def page(runs: int) -> Iterator[Row]:
+    """What a cell costs the page that shows it, against re-sending the whole output."""
+    runs = min(runs, PAGE_PAIRS)
+    with running_lab() as lab:
+
+        def cost(kernel: str, scenario: str) -> PageCost:
+            return page_cost(lab, kernel, connect_cell(scenario), scenario)
+
+        coarse: list[PageCost] = []
+        for key, scenario in (("page-stream", IN_PAGE), ("page-tools", TOOLS_IN_PAGE)):
+            ours, naive = [], []
+            for _ in range(runs):
+                ours.append(cost(OURS, scenario))
+                naive.append(cost(RESENDING, scenario))
+            if key == "page-stream":
+                coarse = ours
+            yield from _page_rows(key, ours, naive)
+        fine = [cost(OURS, IN_PAGE_FINE) for _ in range(runs)]
+        kept, base = (median(each.memory for each in costs) for costs in (fine, coarse))
+        note = f"{kept / MB:.1f} MB ÷ {base / MB:.1f} MB"
+        yield Row("page-memory", kept / base, note)
+
+
+def _page_rows(key: str, ours: list[PageCost], naive: list[PageCost]) -> Iterator[Row]:
+    busy, naive_busy = ([each.busy for each in costs] for costs in (ours, naive))
+    note = (
+        f"{median(busy):.2f} s ÷ {median(naive_busy):.1f} s, "
+        f"{median(each.script for each in ours):.2f} s of scripts"
+    )
+    yield Row(key, median_ratio(busy, naive_busy), note)
+    longest = max(each.longest for each in ours)
+    note = f"{max(each.longest for each in naive):,.0f} ms re-sending"
+    yield Row(f"{key}-longest", longest, note)
+    sent, naive_sent = (median(each.messages for each in costs) for costs in (ours, naive))
+    yield Row(f"{key}-messages", sent / naive_sent, f"{sent:,.0f} ÷ {naive_sent:,.0f}")
+
+
 Measure = Callable[[int], Iterator[Row]]
 
 MEASURES: dict[str, tuple[Measure, tuple[str, ...]]] = {
@@ -300,6 +345,18 @@ MEASURES: dict[str, tuple[Measure, tuple[str, ...]]] = {
     "memory": (memory, ("memory-growth",)),
     "cancel": (cancel, ("cancel-wire", "cancel-wire-flood", "cancel-idle")),
     "server": (server, ("server-lost", "server-idle", "server-peer", "server-peer-idle")),
+    "page": (
+        page,
+        (
+            "page-stream",
+            "page-stream-longest",
+            "page-stream-messages",
+            "page-tools",
+            "page-tools-longest",
+            "page-tools-messages",
+            "page-memory",
+        ),
+    ),
     "requests": (requests, ("permission", "permission-peer", "read", "read-peer")),
 }
 """Measures by name, with the rows each yields."""

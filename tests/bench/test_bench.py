@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.goals import GOALS, Row, median_ratio, percentile, table
-from tests.bench.kernels import MINIMAL, chunk_numbers, final_text, running_kernel
+from tests.bench.kernels import MINIMAL, RESENDING, chunk_numbers, final_text, running_kernel
 from tests.bench.measures import MEASURES, connect_cell
 from tests.bench.scripted_agent import chunk_text
 from tests.bench.wire import agent_command, measure_wire
@@ -42,6 +42,18 @@ def test_the_minimal_kernel_sends_one_message_an_update_and_loses_none() -> None
     assert chunk_numbers(final_text(run.published)) == list(range(300))
     assert run.published[-1].at >= run.published[0].at > run.sent
     assert not agent.is_running()
+
+
+def test_the_resending_kernel_sends_the_whole_answer_with_each_update() -> None:
+    with running_kernel(RESENDING) as kernel:
+        kernel.run(connect_cell("chunks 30 20")).expect_ok()
+        run = kernel.run("chunks 30 20").expect_ok()
+    shown = [message.content["data"]["text/plain"] for message in run.published]
+    assert [chunk_numbers(text) for text in shown] == [list(range(n + 1)) for n in range(30)]
+    assert [message.kind for message in run.published[:2]] == [
+        "display_data",
+        "update_display_data",
+    ]
 
 
 def test_the_scripted_agent_notes_when_a_cancel_came(tmp_path: Path) -> None:
