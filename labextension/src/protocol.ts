@@ -86,12 +86,7 @@ export interface ICellsData extends IEntryBase {
 }
 
 export type EntryData =
-  | IToolCallData
-  | IPlanData
-  | IPermissionData
-  | IElicitationData
-  | IFooterData
-  | ICellsData;
+  IToolCallData | IPlanData | IPermissionData | IElicitationData | IFooterData | ICellsData;
 
 // -- the comm --------------------------------------------------------------------------------
 

@@ -1,0 +1,2 @@
+/* Styles do nothing in jsdom. */
+module.exports = {};
