@@ -225,6 +225,14 @@ class LiveKernel:
         reply: dict[str, Any] = found[0]["content"]
         return reply
 
+    @contextmanager
+    def subshell(self) -> Iterator[dict[str, str]]:
+        """The header fields of messages for a thread of their own, beside the main one."""
+        made = self.request("create_subshell_request", {}, channel="control")
+        header = {"subshell_id": str(made["subshell_id"])}
+        yield header
+        self.request("delete_subshell_request", header, channel="control")
+
     def interrupt(self) -> None:
         """As the stop button does."""
         self.manager.interrupt_kernel()

@@ -6,13 +6,14 @@ import pytest
 
 from acp_jupyter.errors import UsageError
 from acp_jupyter.kernel.cells import Cell, parse_cell, python_lines
+from acp_jupyter.magics import commands
 
 LINE = {"acp", "time", "timeit", "cd", "pip"}
 CELL = {"acp", "time", "timeit", "bash"}
 
 
 def parse(code: str, tags: tuple[str, ...] = ()) -> Cell:
-    return parse_cell(code, line_magics=LINE, cell_magics=CELL, tags=tags)
+    return parse_cell(code, line_magics=LINE, cell_magics=CELL, subcommands=commands(), tags=tags)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +102,12 @@ def test_a_mistyped_magic_names_the_nearest(code: str, nearest: str) -> None:
         parse(code)
     assert f"Did you mean {nearest}" in caught.value.remedy
     assert "\\%" in caught.value.remedy, "and how to send it all the same"
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_of_acp_is_known_where_its_acp_is_missing(name: str) -> None:
+    with pytest.raises(UsageError, match=f"Did you mean %acp {name}\\?"):
+        parse(f"%{name} x")
 
 
 def test_a_cell_magic_that_resembles_nothing_is_refused_too() -> None:

@@ -28,13 +28,12 @@ from acp_jupyter.errors import (
 from acp_jupyter.rendering import text
 from acp_jupyter.services.agents import from_command
 from acp_jupyter.services.policy import Policy
-from acp_jupyter.session.prompt import text_prompt
 from tests.conftest import alive, trio_wait_until, wait_until
 
 SPEED = 10
 """How much faster trio's clock runs in `run_fast`."""
 
-PROMPT = text_prompt("go")
+PROMPT = [{"type": "text", "text": "go"}]
 
 
 @asynccontextmanager

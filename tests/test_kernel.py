@@ -200,11 +200,16 @@ def test_user_expressions_are_evaluated_after_a_prompt(kernel: LiveKernel) -> No
 
 
 def test_an_error_stops_the_cells_queued_behind_it(kernel: LiveKernel) -> None:
-    cells = [kernel.start(code) for code in ("fail", "Hello never", "Hello never either")]
-    kernel.read(lambda: all(cell.done for cell in cells))
-    assert [cell.reply["status"] for cell in cells][1:] == ["aborted", "aborted"]
-    assert cells[0].reply["ename"] == "RequestError"
-    assert "Hello never" not in cells[1].text
+    first = kernel.start("slow 600")
+    kernel.read(lambda: "Step 2 of 600." in first.text)
+    cells = [kernel.start(code) for code in ("Hello never", "Hello never either")]
+    with kernel.subshell() as header:  # its answer comes after them: both are in the queue
+        kernel.request("kernel_info_request", {}, header=header)
+    kernel.interrupt()
+    kernel.read(lambda: first.done and all(cell.done for cell in cells))
+    assert first.reply["ename"] == "TurnCancelled"
+    assert [cell.reply["status"] for cell in cells] == ["aborted", "aborted"]
+    assert "Hello never" not in cells[0].text
 
 
 def test_cells_queued_behind_an_error_go_on_where_asked(kernel: LiveKernel) -> None:

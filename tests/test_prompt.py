@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from acp_jupyter.errors import UsageError
-from acp_jupyter.session.prompt import NEEDS, check_prompt, text_prompt
+from acp_jupyter.session.prompt import NEEDS, check_prompt
 
-from .acp_schema import definition, validate_message
+from .acp_schema import definition
 
 BLOCKS: dict[str, dict[str, Any]] = {
     "text": {"type": "text", "text": "hello"},
@@ -16,21 +16,6 @@ BLOCKS: dict[str, dict[str, Any]] = {
     "resource_link": {"type": "resource_link", "uri": "file:///a", "name": "a"},
     "resource": {"type": "resource", "resource": {"uri": "file:///a", "text": "x"}},
 }
-
-
-def test_a_cells_text_becomes_one_text_block_as_written() -> None:
-    blocks = text_prompt("  %x\n\n# y \n")
-    assert blocks == [{"type": "text", "text": "  %x\n\n# y \n"}]
-    validate_message(
-        "to_agent",
-        {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "session/prompt",
-            "params": {"sessionId": "s", "prompt": blocks},
-        },
-        unstable=False,
-    )
 
 
 def test_every_type_of_block_in_the_schema_is_known_here() -> None:

@@ -744,10 +744,20 @@ def test_the_same_state_again_is_no_news() -> None:
     assert [(entry.text, entry.revision) for entry in notices] == [
         ("1 slash command", 1),
         ("mode: ask", 1),
-        ("title: T", 1),
         ("m: 1", 1),
     ]
     assert transcript.info.commands == [{"name": "a"}]
+
+
+def test_a_title_is_kept_bounded_and_is_no_line_of_the_transcript() -> None:
+    reducer, transcript = started()
+    apply(reducer, "session_info_update", title="T" * 10**6)
+    titles = [transcript.info.title]
+    for change in ({"updatedAt": "2025-01-01"}, {"title": None}):
+        apply(reducer, "session_info_update", **change)
+        titles.append(transcript.info.title)
+    assert titles == ["T" * NOTICE_TEXT, "T" * NOTICE_TEXT, None]
+    assert list(transcript.entries()) == []
 
 
 def test_a_mode_is_named_as_the_session_named_it() -> None:

@@ -246,6 +246,10 @@ def _give_up(turn: Turn, call: ToolCall, what: str, reason: str) -> bool:
     return False
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def read(turn: Turn, name: str) -> bool:
     """``read FILE``."""
     call = _file_call(turn, "Read", "read", name)
@@ -257,7 +261,8 @@ def read(turn: Turn, name: str) -> bool:
     if text is None:
         return _give_up(turn, call, f"read `{name}`", "There is no such file.")
     call.complete(content=[samples.text_content(text)], rawOutput={"characters": len(text)})
-    turn.say(f"`{name}` has {len(text.splitlines())} lines and {len(text)} characters.")
+    lines, characters = _count(len(text.splitlines()), "line"), _count(len(text), "character")
+    turn.say(f"`{name}` has {lines} and {characters}.")
     return True
 
 
@@ -372,7 +377,7 @@ def search(turn: Turn, text: str) -> bool:
         rawOutput={"matches": len(found)},
     )
     files = len({path for path, _, _ in found})
-    turn.say(f"I found {len(found)} lines with `{text}` in {files} files.")
+    turn.say(f"I found {_count(len(found), 'line')} with `{text}` in {_count(files, 'file')}.")
     return True
 
 

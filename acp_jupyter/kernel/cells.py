@@ -50,6 +50,7 @@ def parse_cell(
     *,
     line_magics: Collection[str],
     cell_magics: Collection[str],
+    subcommands: Collection[str] = (),
     tags: Collection[str] = (),
 ) -> Cell:
     """Take a cell apart.
@@ -58,6 +59,7 @@ def parse_cell(
         code: the cell's source.
         line_magics: known names, without percent sign.
         cell_magics: known names, without percent signs.
+        subcommands: what follows ``%acp``; people write ``%connect`` for ``%acp connect``.
         tags: the cell's tags, where the frontend tells them.
 
     Raises:
@@ -68,7 +70,7 @@ def parse_cell(
     lines = code.lstrip("\n").splitlines(keepends=True)
     first = _NAME.match(lines[0]) if lines else None
     if first is not None and first[1] == "%%":
-        return _cell_magic(first[2], cell_magics)
+        return _cell_magic(first[2], cell_magics, subcommands)
     magics: list[str] = []
     while lines:
         if not lines[0].strip():
@@ -81,16 +83,17 @@ def parse_cell(
             break
         magics.append(lines.pop(0).rstrip("\r\n"))
     if lines:
-        _refuse_mistyped(lines[0], line_magics, cell_magics)
+        _refuse_mistyped(lines[0], line_magics, cell_magics, subcommands)
     prompt = "".join(lines)
     if prompt.startswith("\\%"):
         prompt = prompt[1:]
     return Cell(magics=tuple(magics), prompt=prompt.rstrip() if prompt.strip() else "")
 
 
-def _cell_magic(name: str, known: Collection[str]) -> Cell:
+def _cell_magic(name: str, known: Collection[str], subcommands: Collection[str]) -> Cell:
     if name != "python" and name not in known:
-        raise _unknown("%%" + name, ["%%" + other for other in (*known, "python")])
+        hint = f"%acp {name}" if name in subcommands else ""
+        raise _unknown("%%" + name, ["%%" + other for other in (*known, "python")], hint)
     return Cell(python=True)
 
 
@@ -109,30 +112,32 @@ def python_lines(lines: list[str]) -> list[str]:
     return rest if rest and rest[0].startswith("%%") else ["\n", *lines[1:]]
 
 
-def _refuse_mistyped(line: str, line_magics: Collection[str], cell_magics: Collection[str]) -> None:
+def _refuse_mistyped(
+    line: str,
+    line_magics: Collection[str],
+    cell_magics: Collection[str],
+    subcommands: Collection[str],
+) -> None:
     match = _NAME.match(line)
-    if match is not None and match[1] == "%" and match[2] not in line_magics:
-        if (
-            difflib.get_close_matches(match[2], line_magics, n=1, cutoff=_SIMILAR)
-            or difflib.SequenceMatcher(None, match[2], _OURS).ratio() >= _SIMILAR_TO_OURS
-        ):
-            raise _unknown("%" + match[2], ["%" + other for other in line_magics])
-        if match[2] in cell_magics or match[2] in _SUBCOMMANDS:
-            raise _unknown("%" + match[2], [])
-        nearest = difflib.get_close_matches(match[2], _SUBCOMMANDS, n=1, cutoff=_SIMILAR)
-        if nearest:
-            raise _unknown("%" + match[2], [], hint=f"%acp {nearest[0]}")
-
-
-_SUBCOMMANDS = ("connect", "disconnect", "restart", "permissions", "log", "help")
-"""People write ``%connect`` for ``%acp connect``."""
+    if match is None or match[1] != "%" or match[2] in line_magics:
+        return
+    word = match[2]
+    if word in subcommands:
+        raise _unknown("%" + word, [], hint=f"%acp {word}")
+    if (
+        difflib.get_close_matches(word, line_magics, n=1, cutoff=_SIMILAR)
+        or difflib.SequenceMatcher(None, word, _OURS).ratio() >= _SIMILAR_TO_OURS
+    ):
+        raise _unknown("%" + word, ["%" + other for other in line_magics])
+    if word in cell_magics:
+        raise _unknown("%" + word, [])
+    nearest = difflib.get_close_matches(word, subcommands, n=1, cutoff=_SIMILAR)
+    if nearest:
+        raise _unknown("%" + word, [], hint=f"%acp {nearest[0]}")
 
 
 def _unknown(name: str, candidates: Collection[str], hint: str = "") -> UsageError:
     close = difflib.get_close_matches(name, candidates, n=3, cutoff=0.6)
-    bare = name.lstrip("%")
-    if not hint and bare in _SUBCOMMANDS:
-        hint = f"%acp {bare}"
     nearest = hint or " or ".join(close)
     question = f"Did you mean {nearest}? " if nearest else ""
     return UsageError(

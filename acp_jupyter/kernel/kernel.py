@@ -22,7 +22,7 @@ from ..host.cell import CellContext, kernel_cell
 from ..host.completion import complete
 from ..host.host import Host
 from ..host.link import cancelled
-from ..magics import AcpMagics
+from ..magics import AcpMagics, commands
 from ..questions.comms import CommTap
 from .cells import Cell, parse_cell, python_lines
 
@@ -139,6 +139,7 @@ class ACPKernel(IPythonKernel):
                 code,
                 line_magics=self._magics("line"),
                 cell_magics=self._magics("cell"),
+                subcommands=commands(),
                 tags=_tags(cell_meta),
             )
             context = self._context(silent, allow_stdin)

@@ -1,4 +1,4 @@
-"""What a cell's text becomes on the wire: content blocks that the agent can take (C29)."""
+"""What may be in a prompt on the wire: content blocks that the agent can take (C29)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,6 @@ Block = dict[str, Any]
 
 NEEDS = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
 """Which prompt capability allows a type of block; text and resource_link are always allowed."""
-
-
-def text_prompt(text: str) -> list[Block]:
-    """The prompt of a cell without attachments."""
-    return [{"type": "text", "text": text}]
 
 
 def check_prompt(blocks: Sequence[Block], prompt_capabilities: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """What the agent reports besides messages and tool calls: plans, what the session offers, notices.
 
 What is full state (commands, mode, options, title, usage) is kept in `SessionInfo`, the last value
-wins, and a change of it is one line in the transcript.
+wins, and a change of commands, mode or options is one line in the transcript.
 """
 
 from __future__ import annotations
@@ -170,9 +170,8 @@ class Reports:
         title, updated = update.get("title"), update.get("updatedAt")
         if any(value is not None and type(value) is not str for value in (title, updated)):
             return False
-        if "title" in update and info.title != title:
-            info.title = title
-            self._tell("title", f"title: {title}" if title else "title removed")
+        if "title" in update:  # agents name a session again and again: no line for it
+            info.title = title[:NOTICE_TEXT] if title else None
         if "updatedAt" in update:
             info.updated_at = updated
         return True
