@@ -15,6 +15,7 @@ from acp_jupyter.protocol.forms import Choice, Field
 from acp_jupyter.rendering import elements, highlighting, html, images, mimebundle, text
 from acp_jupyter.session.transcript import (
     AttachmentsEntry,
+    CellsEntry,
     CompactionEntry,
     ElicitationEntry,
     ElicitationState,
@@ -26,6 +27,7 @@ from acp_jupyter.session.transcript import (
     PermissionChoice,
     PermissionEntry,
     PlanEntry,
+    ProposedCell,
     SentItem,
     TerminalEntry,
     TerminalState,
@@ -248,6 +250,7 @@ def entries_with(bad):
         make(UnknownEntry, kind=bad, raw=[bad, bad], count=2),
         make(CompactionEntry, status=bad, summary=[TextBuffer(bad)], error=bad),
         make(HistoryEntry, count=3, entries=late),
+        make(CellsEntry, cells=[ProposedCell("python", bad), ProposedCell(bad, bad, "run")]),
         make(FooterEntry, stop_reason=bad, usage=usage, late_entries=late),
         make(FooterEntry, stop_reason=None, error=bad),
     ]

@@ -541,7 +541,7 @@ def test_f22_late_entries_are_shown_below_the_footer():
 def test_every_type_of_entry_is_rendered():
     kinds = [kind for kind in vars(transcript).values() if isinstance(kind, type)]
     kinds = [kind for kind in kinds if issubclass(kind, Entry) and kind is not Entry]
-    assert len(kinds) == 13
+    assert len(kinds) == 14
     for kind in kinds:
         bundle = mimebundle.bundle(kind("e1", 1), terminals={}, cwd=CWD)
         assert set(bundle) == {"text/html", "text/plain"}

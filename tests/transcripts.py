@@ -9,6 +9,7 @@ from acp_jupyter.protocol.dialects import session_updates
 from acp_jupyter.session.reducer import Reducer
 from acp_jupyter.session.transcript import (
     AttachmentsEntry,
+    CellsEntry,
     CompactionEntry,
     ElicitationEntry,
     Entry,
@@ -19,6 +20,7 @@ from acp_jupyter.session.transcript import (
     NoticeEntry,
     PermissionEntry,
     PlanEntry,
+    ProposedCell,
     SessionInfo,
     TerminalEntry,
     TerminalState,
@@ -30,6 +32,7 @@ from acp_jupyter.session.transcript import (
 
 NAMES: dict[type[Entry], str] = {
     AttachmentsEntry: "attachments",
+    CellsEntry: "cells",
     CompactionEntry: "compaction",
     ElicitationEntry: "elicitation",
     FilesEntry: "files",
@@ -51,7 +54,7 @@ def compact(value: Any) -> Any:
     """Entries, states and text buffers as JSON."""
     if isinstance(value, TextBuffer):
         return str(value)
-    if isinstance(value, Entry | SessionInfo | TerminalState):
+    if isinstance(value, Entry | ProposedCell | SessionInfo | TerminalState):
         fields = {
             field.name: compact(getattr(value, field.name))
             for field in dataclasses.fields(value)

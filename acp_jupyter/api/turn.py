@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TurnError
+from ..session.cells import CodeBlock, code_blocks
 from ..session.transcript import (
+    CellsEntry,
     ElicitationEntry,
     Entry,
     MessageEntry,
     PermissionEntry,
     PlanEntry,
+    ProposedCell,
     TerminalState,
     ToolCallEntry,
 )
@@ -23,24 +25,7 @@ if TYPE_CHECKING:
     from ..client.agent import Agent
     from ..client.session import Session
 
-_FENCE = re.compile(
-    r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)\n"
-    r"(?P<code>.*?)(?:^ {0,3}(?P=fence)[`~]*[ \t]*$|\Z)",
-    re.MULTILINE | re.DOTALL,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class CodeBlock:
-    """A fenced code block of an answer.
-
-    Attributes:
-        language: first word after the fence, in lower case; may be empty.
-        code: with its final newline.
-    """
-
-    language: str
-    code: str
+__all__ = ["CodeBlock", "FileDiff", "Timings", "Turn", "last_turn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +167,13 @@ class Turn:
     @property
     def code_blocks(self) -> list[CodeBlock]:
         """The fenced code blocks of the answer, in order."""
-        return [
-            CodeBlock(
-                match["info"].split()[0].lower() if match["info"].split() else "", match["code"]
-            )
-            for match in _FENCE.finditer(self.text)
-        ]
+        return [block for text in self._messages("agent") for block in code_blocks(text)]
+
+    @property
+    def cells(self) -> list[ProposedCell]:
+        """The cells that were proposed, with ``language``, ``source`` and ``state``."""
+        entries = [entry for entry in self._state.entries if isinstance(entry, CellsEntry)]
+        return [cell for entry in entries for cell in entry.cells]
 
     def raise_for_stop_reason(self) -> Turn:
         """Itself, if the agent ended the turn by itself.

@@ -14,6 +14,7 @@
     blocks       content blocks
     toolcalls, permissions, notes    groups of entries as HTML
     html, text   any entry as HTML; any entry as plain text
+    entrydata    the data of an entry, for a frontend that does more than show HTML
     mimebundle   any entry as a Jupyter MIME bundle
 
 The layer is pure: it reads entries and returns strings. The libraries it needs (markdown-it,

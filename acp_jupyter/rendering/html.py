@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, assert_never, cast
 from ..session.transcript import (
     AttachmentsEntry,
     Block,
+    CellsEntry,
     CompactionEntry,
     ElicitationEntry,
     Entry,
@@ -22,13 +23,14 @@ from ..session.transcript import (
     NoticeEntry,
     PermissionEntry,
     PlanEntry,
+    ProposedCell,
     SentItem,
     TerminalEntry,
     TerminalState,
     ToolCallEntry,
     UnknownEntry,
 )
-from . import blocks, elicitation, permissions, toolcalls, words
+from . import blocks, elicitation, highlighting, permissions, toolcalls, words
 from .characters import one_line
 from .elements import (
     BODY,
@@ -63,6 +65,7 @@ AnyEntry: TypeAlias = (
     | UnknownEntry
     | CompactionEntry
     | HistoryEntry
+    | CellsEntry
     | FooterEntry
 )
 
@@ -114,6 +117,8 @@ def render(  # noqa: C901  # one case for each type of entry
             return _compaction(shown)
         case HistoryEntry():
             return _history(shown, terminals, cwd)
+        case CellsEntry():
+            return _cells(shown)
         case FooterEntry():
             return _footer(shown, terminals, cwd)
         case _:
@@ -268,6 +273,25 @@ def _bounded(entry: Entry, terminals: Terminals, cwd: str) -> Safe:
         others = [blocks.to_html(part) for part in entry.parts if isinstance(part, dict)]
         return join([blocks.clipped_markdown(entry.text), others])
     return render(entry, terminals=terminals, cwd=cwd)
+
+
+def _cells(entry: CellsEntry) -> Safe:
+    """For frontends that cannot insert them: each opens, to be copied."""
+    left_out = words.cells_left_out(entry)
+    return box(
+        el("b", "⊞ "),
+        muted(words.proposed_cells(entry)),
+        [_cell(cell, open_=not entry.from_answer) for cell in entry.cells],
+        el("div", muted(left_out)) if left_out else None,
+    )
+
+
+def _cell(cell: ProposedCell, *, open_: bool) -> Safe:
+    decided = cell.state != "proposed"
+    state = toolcalls.toned(words.CELL_STATES[cell.state]) if decided else None
+    first = one_line(next(filter(str.strip, cell.source.split("\n")), ""), 80)
+    title = join([words.proposed_cell(cell), muted(" · "), el("code", first), " ", state])
+    return fold(title, highlighting.to_html(cell.source, cell.language), open_=open_)
 
 
 def _footer(entry: FooterEntry, terminals: Terminals, cwd: str) -> Safe:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ..session.transcript import Block, Entry, TerminalState
-from . import blocks, html, images, markdown, text
+from . import blocks, entrydata, html, images, markdown, text
 from .characters import prose
 
 NATIVE_IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
@@ -17,12 +17,22 @@ NATIVE_IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
 
 
 def bundle(
-    entry: Entry, *, terminals: Mapping[str, TerminalState], cwd: str = ""
+    entry: Entry,
+    *,
+    terminals: Mapping[str, TerminalState],
+    cwd: str = "",
+    ident: str | None = None,
+    base: str = "",
 ) -> dict[str, Any]:
-    """An entry as ``text/html`` and ``text/plain``. Arguments as in `html.render`."""
+    """An entry as ``text/html`` and ``text/plain``, and as data where it has some.
+
+    Arguments as in `html.render` and `entrydata.of`; without ``ident`` there is no data.
+    """
+    data = entrydata.of(entry, ident, cwd=cwd, base=base) if ident is not None else None
     return {
         "text/html": str(html.render(entry, terminals=terminals, cwd=cwd)),
         "text/plain": text.render(entry, terminals=terminals, cwd=cwd),
+        **({entrydata.MIME: data} if data is not None else {}),
     }
 
 

@@ -21,6 +21,7 @@ so the work is linear in the text.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -293,3 +294,73 @@ class _Scan:
             context = _Context(self.fence, self.column)
             return _Cut(at, context, self.fence.opening, "\n" + self.fence.closing)
         return _Cut(at, _Context(None, self.column))
+
+
+# -- putting together -------------------------------------------------------------------------
+
+_ADDED_ITEMS = re.compile(r"(?:- )*-\n")
+
+
+def join(texts: Iterable[str]) -> str:
+    """The message whose segments have these texts, without what the cuts added.
+
+    Messages that only stand one after the other are set apart by a blank line.
+    """
+    parts: list[str] = []
+    context = TOP
+    source = ""
+    for text in filter(None, texts):
+        if source:
+            kept, context, new = _seam(source, context, text)
+            parts.append(kept)
+            text = new  # noqa: PLW2901 - without what opens it
+        source = text
+    return "".join([*parts, source])
+
+
+def _seam(before: str, context: _Context, after: str) -> tuple[str, _Context, str]:
+    """What the texts on both sides of a cut hold of the message, and what is open there."""
+    in_code = _code_seam(before, context, after)
+    if in_code is not None:
+        return in_code
+    scan = _Scan(before, 0, context, len(before))
+    if scan.before.isspace() and scan.before.endswith("\n"):
+        column = min(scan.column, len(after) - len(after.lstrip(" ")))
+        added = _ADDED_ITEMS.match(after)
+        if added is not None:
+            rest = after[added.end() :]
+            indent = len(rest) - len(rest.lstrip(" "))
+            if rest[:1] in (" ", "\t") and added[0] == _list_items(
+                min(scan.column, indent), indent
+            ):
+                return before, _Context(None, scan.column), rest
+        clear = after[:1] not in (" ", "\t") and _ITEM.match(after) is None
+        return before, TOP if clear else _Context(None, max(column, scan.column)), after
+    if scan.table and after.startswith(scan.table):
+        return before, _Context(None, scan.column, scan.table), after[len(scan.table) :]
+    if len(before) + len(after) <= LIMIT:  # not one message: nothing shorter is cut there
+        return f"{before.rstrip(chr(10))}\n\n", TOP, after
+    return before, _Context(None, scan.column, scan.table), after
+
+
+def _code_seam(before: str, context: _Context, after: str) -> tuple[str, _Context, str] | None:
+    """The same where the cut went through a code block."""
+    start = before.rfind("\n", 0, -1) + 1
+    source = before[:start]
+    scan = _Scan(source, 0, context, len(source))
+    fence = scan.fence
+    if fence is None or before[start:] != fence.closing or not after.startswith(fence.opening):
+        return None
+    rest = after[len(fence.opening) :]
+    within_line = source[:-1]
+    if not scan.in_code and _breaks_line(within_line, rest):
+        source = within_line
+    return source, _Context(fence, scan.column), rest
+
+
+def _breaks_line(before: str, after: str) -> bool:
+    """Whether `_Scan.inside_line` would have cut there."""
+    if len(before) < LIMIT // 2 or not after:
+        return False
+    word = after[: LIMIT - len(before)]
+    return len(before) >= LIMIT or (before.endswith(" ") and not set(word) & {" ", "\n"})

@@ -11,6 +11,7 @@ from typing import Any, assert_never, cast
 
 from ..session.transcript import (
     AttachmentsEntry,
+    CellsEntry,
     CompactionEntry,
     ElicitationEntry,
     Entry,
@@ -66,6 +67,8 @@ def render(  # noqa: C901  # one case for each type of entry
             return _compaction(shown)
         case HistoryEntry():
             return _history(shown, terminals, cwd)
+        case CellsEntry():
+            return "\n".join(_cells(shown))
         case FooterEntry():
             return "\n".join(_footer(shown, terminals, cwd))
         case _:
@@ -133,10 +136,7 @@ def _content(item: Mapping[str, Any], terminals: Terminals, cwd: str) -> str:
 
 def _diff(item: Mapping[str, Any], cwd: str) -> str:
     if isinstance(item.get("path"), str) and "changes" not in item:
-        old, new = item.get("oldText"), item.get("newText")
-        compared = diff.compare(
-            old if isinstance(old, str) else None, new if isinstance(new, str) else None
-        )
+        compared = toolcalls.compared_texts(item)
         path = words.relative(item["path"], cwd)
         title = f"{one_line(path)}: {compared.verb} {compared.summary}"
         return f"{title}\n{clip(diff.to_text(compared, path))}"
@@ -235,6 +235,19 @@ def _history(entry: HistoryEntry, terminals: Terminals, cwd: str) -> str:
     parts.append(f"Earlier conversation: {entry.count:,} updates")
     parts.reverse()
     return "\n\n".join(part for part in parts if part)
+
+
+def _cells(entry: CellsEntry) -> Iterator[str]:
+    """One line for each cell; code that the answer does not show is added."""
+    yield f"{words.proposed_cells(entry)}:"
+    for cell in entry.cells:
+        first = next(filter(str.strip, cell.source.split("\n")), "")
+        state = words.CELL_STATES[cell.state].symbol
+        yield f"  {state} {words.proposed_cell(cell)}: {one_line(first, 80)}"
+        if not entry.from_answer:
+            yield _indent(_indent(str(clip(visible(cell.source), TEXT_LIMIT))))
+    if entry.left_out:
+        yield f"  [{words.cells_left_out(entry)}]"
 
 
 def _footer(entry: FooterEntry, terminals: Terminals, cwd: str) -> Iterator[str]:

@@ -122,10 +122,7 @@ def content(item: Mapping[str, Any], terminals: Mapping[str, TerminalState], cwd
 def diff_html(item: Mapping[str, Any], cwd: str) -> Safe:
     """A diff in the form of v1 (both texts) or v2 (a list of changes and a patch)."""
     if isinstance(item.get("path"), str) and "changes" not in item:
-        old, new = item.get("oldText"), item.get("newText")
-        compared = diff.compare(
-            old if isinstance(old, str) else None, new if isinstance(new, str) else None
-        )
+        compared = compared_texts(item)
         title = _file_title(words.relative(item["path"], cwd), compared.verb, compared.summary)
         return fold(title, diff.to_html(compared), open_=True)
     parts = [el("div", change_line(change, cwd)) for change in changes(item)]
@@ -135,6 +132,22 @@ def diff_html(item: Mapping[str, Any], cwd: str) -> Safe:
         parts.append(el("div", muted(diff.counts_text(added, removed))))
         parts.append(diff.patch_to_html(patch))
     return join(parts) if parts else blocks.to_html(dict(item))
+
+
+def compared_texts(item: Mapping[str, Any]) -> diff.Diff:
+    """The comparison of a diff that has both texts (v1)."""
+    old, new = item.get("oldText"), item.get("newText")
+    return diff.compare(
+        old if isinstance(old, str) else None, new if isinstance(new, str) else None
+    )
+
+
+def diff_counts(item: Mapping[str, Any]) -> tuple[int, int]:
+    """Added and removed lines of a diff in either form."""
+    if isinstance(item.get("path"), str) and "changes" not in item:
+        compared = compared_texts(item)
+        return compared.added, compared.removed
+    return diff.patch_counts(patch_text(item))
 
 
 def _file_title(path: str, verb: str, summary: str) -> Safe:

@@ -14,9 +14,12 @@ from typing import Any, Final, NamedTuple
 from ..session.transcript import (
     AttachmentsEntry,
     Block,
+    CellsEntry,
+    CellState,
     FooterEntry,
     PermissionChoice,
     PermissionEntry,
+    ProposedCell,
     SentItem,
     TerminalState,
     ToolCallEntry,
@@ -305,6 +308,42 @@ def block_text(block: Block) -> str | None:
     resource = block.get("resource")
     text = resource.get("text") if isinstance(resource, Mapping) else block.get("text")
     return text if isinstance(text, str) else None
+
+
+# -- proposed cells ---------------------------------------------------------------------------
+
+CELL_STATES: Final[dict[CellState, Status]] = {
+    "proposed": Status("○", "proposed"),
+    "inserted": Status("✓", "inserted", "good"),
+    "run": Status("✓", "run", "good"),
+    "dismissed": Status("⊘", "dismissed"),
+}
+
+LANGUAGES: Final = {"python": "Python", "bash": "Shell", "markdown": "Markdown"}
+"""Languages by the names that people write; any other is shown as it came."""
+
+
+def proposed_cells(entry: CellsEntry) -> str:
+    """``2 proposed cells, 1 inserted``."""
+    count = len(entry.cells)
+    parts = [f"{count} proposed cell{'' if count == 1 else 's'}"]
+    for state in ("inserted", "run", "dismissed"):
+        number = sum(cell.state == state for cell in entry.cells)
+        parts += [f"{number} {state}"] if number else []
+    return ", ".join(parts)
+
+
+def proposed_cell(cell: ProposedCell) -> str:
+    """``Python, 12 lines``."""
+    language = LANGUAGES.get(cell.language) or one_line(cell.language, 40)
+    count = cell.source.count("\n") + 1
+    return f"{language}, {count:,} line{'' if count == 1 else 's'}"
+
+
+def cells_left_out(entry: CellsEntry) -> str:
+    """Why the answer may have more code than cells; empty if it does not."""
+    count = entry.left_out
+    return f"{count:,} more not proposed: too many or too long" if count else ""
 
 
 # -- the end of a turn ------------------------------------------------------------------------

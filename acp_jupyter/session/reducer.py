@@ -18,12 +18,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 from ..protocol.dialects import SessionState
+from .cells import bounded
 from .messages import Messages
 from .reports import Level, Reports
 from .tools import Tools
 from .transcript import (
     AttachmentsEntry,
     Block,
+    CellsEntry,
+    CellState,
     ElicitationEntry,
     ElicitationState,
     Entry,
@@ -33,6 +36,7 @@ from .transcript import (
     NoticeEntry,
     PermissionEntry,
     PermissionState,
+    ProposedCell,
     SentItem,
     TerminalState,
     ToolCallEntry,
@@ -196,6 +200,13 @@ class Reducer:
 
     # -- what the client did ----------------------------------------------------------------
 
+    def set_model(self, model: str) -> None:
+        """The agent took a model (of the older kind, which it does not report itself)."""
+        info = self.transcript.info
+        if info.current_model != model:
+            info.current_model = model
+            self.notice("model", f"model: {model[:200]}", source="agent", count=False)
+
     def notice(
         self,
         key: str,
@@ -279,6 +290,8 @@ class Reducer:
             turn.files = entry
             transcript.add(entry)
         entry.events.append((operation, path, outcome, reason))
+        if outcome == "served":
+            transcript.focus = {"path": path}
         transcript.touch(entry)
 
     def sent(self, items: Sequence[SentItem]) -> AttachmentsEntry | None:
@@ -289,6 +302,39 @@ class Reducer:
         entry = AttachmentsEntry(transcript.next_id(), transcript.turn.number, items=list(items))
         transcript.add(entry)
         return entry
+
+    def propose(
+        self, cells: Sequence[ProposedCell], *, agent: str, session: str, from_answer: bool = False
+    ) -> CellsEntry | None:
+        """Show cells that the user may take over, see `CellsEntry`; ``None`` if none can be."""
+        transcript = self.transcript
+        kept, left_out = bounded(cells)
+        if not kept:
+            return None
+        entry = CellsEntry(
+            transcript.next_id(),
+            transcript.turn.number,
+            cells=kept,
+            agent=agent,
+            session=session,
+            from_answer=from_answer,
+            left_out=left_out,
+        )
+        transcript.add(entry)
+        return entry
+
+    def mark_cell(self, entry: CellsEntry, index: int, state: CellState) -> None:
+        """Write down what became of a proposed cell.
+
+        Raises:
+            IndexError: the entry has no cell with that index.
+        """
+        if not 0 <= index < len(entry.cells):
+            raise IndexError(index)
+        cell = entry.cells[index]
+        if cell.state != state:
+            cell.state = state
+            self.transcript.touch(entry)
 
     def terminal(self, ident: str) -> TerminalState:
         """The state of a terminal that the client runs, made if it is not known yet.

@@ -352,6 +352,43 @@ class HistoryEntry(Entry):
     entries: list[Entry] = field(default_factory=list)
 
 
+CellState = Literal["proposed", "inserted", "run", "dismissed"]
+
+
+@dataclass(slots=True)
+class ProposedCell:
+    """A cell that the user may take over.
+
+    Attributes:
+        language: its usual name in lower case: python, bash, markdown, …
+        source: the whole cell.
+        state: what became of it.
+    """
+
+    language: str
+    source: str
+    state: CellState = "proposed"
+
+
+@dataclass(slots=True, eq=False)
+class CellsEntry(Entry):
+    """Cells that are proposed to the user.
+
+    Attributes:
+        cells: in their order; the list does not change, only their states do.
+        agent: name of the agent they come from.
+        session: the agent's id of the session.
+        from_answer: they are code blocks of the turn's answer, which shows them already.
+        left_out: how many more there were, too many or too long to propose.
+    """
+
+    cells: list[ProposedCell] = field(default_factory=list)
+    agent: str = ""
+    session: str = ""
+    from_answer: bool = False
+    left_out: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class FooterEntry(Entry):
     """How a turn ended; one for each turn, and its last output: what comes later is shown in it.
@@ -461,6 +498,9 @@ class Transcript:
 
     Args:
         ids: another transcript's, to have ids that are unique among both.
+
+    Attributes:
+        focus: ``{"path", "line"?}``, the file that was last worked on; another object each time.
     """
 
     def __init__(self, ids: Iterator[int] | None = None) -> None:
@@ -472,6 +512,7 @@ class Transcript:
         self.plans: dict[str | None, PlanEntry] = {}
         self.compactions: dict[str, CompactionEntry] = {}
         self.terminals: dict[str, TerminalState] = {}
+        self.focus: dict[str, Any] | None = None
         self._changed: dict[Entry, None] = {}
 
     @property
