@@ -1,3 +1,55 @@
-import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
+/** Registers what the user can do with agents: commands, and completion in prompts. */
 
-export const plugins: JupyterFrontEndPlugin<unknown>[] = [];
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ICommandPalette } from '@jupyterlab/apputils';
+import { ICompletionProviderManager } from '@jupyterlab/completer';
+import { INotebookTracker } from '@jupyterlab/notebook';
+
+import { ILive } from '../tokens';
+import { AgentCommands } from './commands';
+import { PromptCompletion } from './completion';
+import { ListOpener } from './opener';
+
+const commands: JupyterFrontEndPlugin<void> = {
+  id: 'acp-jupyter:commands',
+  description: 'Commands that ask an agent, answer it, stop it and export what was said.',
+  autoStart: true,
+  requires: [INotebookTracker],
+  optional: [ILive, ICommandPalette],
+  activate: (
+    app: JupyterFrontEnd,
+    tracker: INotebookTracker,
+    live: ILive | null,
+    palette: ICommandPalette | null
+  ) => {
+    const made = new AgentCommands(app, tracker, live);
+    for (const [id, options] of Object.entries(made.options())) {
+      app.commands.addCommand(id, options);
+      palette?.addItem({ command: id, category: 'ACP Agent' });
+    }
+  }
+};
+
+const completion: JupyterFrontEndPlugin<void> = {
+  id: 'acp-jupyter:completion',
+  description: 'Completion of commands and mentions in prompts.',
+  autoStart: true,
+  requires: [INotebookTracker],
+  optional: [ILive, ICompletionProviderManager],
+  activate: (
+    _app: JupyterFrontEnd,
+    tracker: INotebookTracker,
+    live: ILive | null,
+    completer: ICompletionProviderManager | null
+  ) => {
+    if (completer === null) {
+      return;
+    }
+    if (live !== null) {
+      completer.registerProvider(new PromptCompletion(live));
+    }
+    new ListOpener(tracker, completer);
+  }
+};
+
+export const plugins: JupyterFrontEndPlugin<void>[] = [commands, completion];

@@ -1,0 +1,49 @@
+/** Finds the question that waits longest for the user, and takes them to it. */
+
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import type { INotebookTracker } from '@jupyterlab/notebook';
+
+import type { IQuestion } from '../protocol';
+import type { ILive, ILiveNotebook } from '../tokens';
+
+interface IOpenQuestion {
+  readonly notebook: ILiveNotebook;
+  readonly question: IQuestion;
+}
+
+/** The first open question of the current notebook, else of any other. */
+export function nextQuestion(live: ILive, tracker: INotebookTracker): IOpenQuestion | null {
+  const current = live.of(tracker.currentWidget);
+  const others = live.notebooks.filter(each => each !== current);
+  for (const notebook of current === undefined ? others : [current, ...others]) {
+    const question = notebook.links.flatMap(link => link.questions)[0];
+    if (question !== undefined) {
+      return { notebook, question };
+    }
+  }
+  return null;
+}
+
+/**
+ * Bring its notebook to the front, its cell into view, and the focus before its buttons: not on
+ * one, so that a key that is pressed too often answers nothing.
+ */
+export async function showQuestion(app: JupyterFrontEnd, open: IOpenQuestion): Promise<void> {
+  const panel = open.notebook.panel;
+  app.shell.activateById(panel.id);
+  const notebook = panel.content;
+  const index = notebook.widgets.findIndex(cell => cell.model.id === open.question.cell);
+  const cell = notebook.widgets[index];
+  if (cell === undefined) {
+    return;
+  }
+  notebook.activeCellIndex = index;
+  await notebook.scrollToCell(cell);
+  const outputs = [...cell.node.querySelectorAll<HTMLElement>('.jp-OutputArea-child')];
+  const place = outputs.find(output => output.querySelector('button:not([disabled])') !== null);
+  if (place !== undefined) {
+    place.tabIndex = -1;
+    place.focus();
+    place.scrollIntoView({ block: 'nearest' });
+  }
+}
