@@ -281,6 +281,9 @@ def test_a_turn_tells_all_that_happened(agent: acp.Agent, workspace: Path) -> No
     assert timings.duration is not None
     assert 0 <= timings.first_chunk <= timings.duration < LIMIT
     assert any(block.language == "python" and "def " in block.code for block in turn.code_blocks)
+    (cell,) = turn.cells
+    assert (cell.language, cell.state) == ("python", "proposed")
+    assert "def " in cell.source
     assert turn.entries
 
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import pytest
 
 from acp_jupyter.display import Bundle, Publish
-from acp_jupyter.display.output import Output
+from acp_jupyter.display.output import MESSAGE_BYTES, Output
+from acp_jupyter.rendering import entrydata
 from acp_jupyter.session.reducer import Reducer
-from acp_jupyter.session.transcript import Entry, PermissionChoice, PermissionEntry, Transcript
+from acp_jupyter.session.transcript import (
+    CellsEntry,
+    Entry,
+    PermissionChoice,
+    PermissionEntry,
+    Transcript,
+)
 
 
 class RecordingSink:
@@ -220,7 +228,82 @@ def test_a_widgets_view_is_beside_the_text_while_the_question_is_open() -> None:
     (_, _, asked), (kind, _, decided) = cell.sink.messages
     assert set(asked) == {"application/x-view", "text/html", "text/plain"}
     assert kind == "update"
-    assert set(decided) == {"text/html", "text/plain"}
+    assert set(decided) == {entrydata.MIME, "text/html", "text/plain"}
+
+
+# -- data and proposed cells --------------------------------------------------------------------
+
+
+def test_structured_entries_have_their_data_where_outputs_are_updated_in_place() -> None:
+    cell = Cell("updates")
+    cell.update(**plan("pending"))
+    cell.update(**call("in_progress", title="Look", locations=[{"path": "/project/a.py"}]))
+    cell.say("Done")
+    cell.end()
+    shown = cell.sink.final
+    data = {ident: bundle.get(entrydata.MIME, {}) for ident, bundle in shown.items()}
+    assert [found.get("type") for found in data.values()] == ["plan", "tool_call", None, "footer"]
+    assert all(found["id"] == ident for ident, found in data.items() if found)
+    assert list(data.values())[1]["locations"] == [{"path": "a.py"}]
+
+
+@pytest.mark.parametrize("publish", ["append", "final"])
+def test_there_is_no_data_where_outputs_are_compared_or_printed(publish: Publish) -> None:
+    cell = Cell(publish)
+    cell.update(**call("completed", title="Look"))
+    cell.end()
+    assert not [data for _, _, data in cell.sink.messages if entrydata.MIME in data]
+
+
+def test_proposed_cells_are_an_output_before_the_footer_that_follows_their_state() -> None:
+    cell = Cell("updates")
+    cell.reducer.proposes_cells = True
+    cell.say("```python\nx = 1\n```\n")
+    cell.end()
+    *_, cells, footer = cell.sink.final.values()
+    assert cells[entrydata.MIME]["cells"][0]["state"] == "proposed"
+    assert footer[entrydata.MIME]["type"] == "footer"
+    entry = next(entry for entry in cell.transcript.entries() if isinstance(entry, CellsEntry))
+    cell.reducer.mark_cell(entry, 0, "inserted")
+    cell.flush()
+    kind, _, data = cell.sink.messages[-1]
+    assert kind == "update"
+    assert data[entrydata.MIME]["cells"][0]["state"] == "inserted"
+    assert "✓ inserted" in data["text/html"]
+
+
+def test_the_code_of_an_answer_is_not_printed_twice() -> None:
+    cell = Cell("append")
+    cell.reducer.proposes_cells = True
+    cell.say("```python\nprint(1)\n```\n")
+    cell.flush()
+    cell.end()
+    assert cell.sink.streamed.count("print(1)") == 1
+    assert "proposed" not in cell.sink.streamed
+
+
+def test_two_hundred_tool_calls_are_little_more_with_their_data_than_without() -> None:
+    cell = Cell("updates")
+    for number in range(200):
+        for status, fields in (("pending", {"title": f"Read file {number}"}), ("completed", {})):
+            update = call(status, kind="read", **fields)
+            cell.update(**{**update, "toolCallId": f"t{number}"})
+            cell.flush()
+    bundles = [data for _, _, data in cell.sink.messages]
+    assert len(bundles) == 400
+    data = sum(len(json.dumps(bundle.pop(entrydata.MIME))) for bundle in bundles)
+    rest = sum(MESSAGE_BYTES + len(json.dumps(bundle)) for bundle in bundles)
+    assert data < 0.3 * rest
+
+
+def test_what_data_takes_counts_as_sent() -> None:
+    cell = Cell("updates")
+    cell.reducer.proposes_cells = True
+    code = "x = 1  # " + "y" * 10_000
+    cell.say(f"```python\n{code}\n```\n")
+    cell.end()
+    shown = sum(len(json.dumps(data)) for _, _, data in cell.sink.messages)
+    assert 0.8 * shown < cell.output.sent < 1.3 * shown + 500 * len(cell.sink.messages)
 
 
 # -- append -------------------------------------------------------------------------------------

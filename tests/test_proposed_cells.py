@@ -163,12 +163,54 @@ def proposed(
     cells: list[ProposedCell], *, from_answer: bool = True
 ) -> tuple[Reducer, CellsEntry, Transcript]:
     transcript = Transcript()
-    reducer = Reducer(transcript)
+    reducer = Reducer(transcript, agent="Demo", session="s")
     reducer.start_turn([], 0.0)
-    entry = reducer.propose(cells, agent="Demo", session="s", from_answer=from_answer)
+    entry = reducer.propose(cells, from_answer=from_answer)
     assert entry is not None
     transcript.take_changed()
     return reducer, entry, transcript
+
+
+def answered(answer: str, *, stop_reason: str | None, proposes: bool = True) -> Transcript:
+    """A turn with that answer, and a tool call after it."""
+    transcript = Transcript()
+    reducer = Reducer(transcript, agent="Demo", session="s")
+    reducer.proposes_cells = proposes
+    reducer.start_turn([], 0.0)
+    content = {"type": "text", "text": answer}
+    for role in ("agent", "user"):
+        reducer.apply({"sessionUpdate": f"{role}_message_chunk", "content": content}, 1.0)
+    reducer.apply({"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Look"}, 1.0)
+    reducer.end_turn(2.0, stop_reason=stop_reason)
+    return transcript
+
+
+def test_the_cells_of_an_answer_come_once_right_before_the_footer() -> None:
+    transcript = answered(fenced("python", "x = 1"), stop_reason="end_turn")
+    cells, footer = transcript.turn.entries[-2:]
+    assert isinstance(cells, CellsEntry)
+    assert cells.cells == [ProposedCell("python", "x = 1")]
+    assert (cells.agent, cells.session, cells.turn) == ("Demo", "s", 1)
+    assert (cells.from_answer, cells.late) == (True, False)
+    assert footer is transcript.turn.footer
+
+
+@pytest.mark.parametrize(
+    ("answer", "stop_reason", "proposes"),
+    [
+        ("Nothing to run.", "end_turn", True),
+        (fenced("json", "{}"), "end_turn", True),
+        (fenced("python", "x"), "cancelled", True),
+        (fenced("python", "x"), "refusal", True),
+        (fenced("python", "x"), None, True),
+        (fenced("python", "x"), "end_turn", False),
+    ],
+)
+def test_a_turn_without_code_or_that_went_wrong_proposes_nothing(
+    answer: str, stop_reason: str | None, proposes: bool
+) -> None:
+    transcript = answered(answer, stop_reason=stop_reason, proposes=proposes)
+    assert not [entry for entry in transcript.entries() if isinstance(entry, CellsEntry)]
 
 
 def test_marking_a_cell_publishes_the_entry_again_if_that_changes_it() -> None:
@@ -187,7 +229,7 @@ def test_where_nothing_can_be_proposed_there_is_no_entry() -> None:
     transcript = Transcript()
     reducer = Reducer(transcript)
     for cells in ([], [ProposedCell("python", "x" * (MAX_SOURCE + 1))]):
-        assert reducer.propose(cells, agent="Demo", session="s") is None
+        assert reducer.propose(cells) is None
     assert not transcript.dirty
 
 

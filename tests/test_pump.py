@@ -15,9 +15,11 @@ from acp_jupyter.client.session import Session
 from acp_jupyter.display import Bundle
 from acp_jupyter.display.output import Output
 from acp_jupyter.display.pump import BYTES_PER_SECOND, INTERVAL, Pump
-from acp_jupyter.errors import ACPError
+from acp_jupyter.errors import ACPError, UsageError
+from acp_jupyter.rendering import entrydata
 from acp_jupyter.services.permissions import Permissions
-from acp_jupyter.session.transcript import KEPT_TURNS, Turn
+from acp_jupyter.session.cells import MAX_SOURCE
+from acp_jupyter.session.transcript import KEPT_TURNS, ProposedCell, Turn
 
 
 class TimedSink:
@@ -303,5 +305,38 @@ def test_a_drain_that_is_cancelled_publishes_the_rest_at_once() -> None:
                 scope.cancel()
                 await stream.pump.drain()
             assert len(sink.sent) == 1000
+
+    run(main)
+
+
+def test_a_proposed_cell_that_is_marked_is_shown_so_in_its_place() -> None:
+    async def main() -> None:
+        async with open_stream() as stream:
+            _, sink = stream.turn()
+            session = stream.session
+            entry = session.propose_cells([ProposedCell("python", "x = 1")])
+            stream.end()
+            ident = f"{session.display_prefix}-{entry.id}"
+            assert session.mark_cell(ident, 0, "run")
+            assert not session.mark_cell(f"acp-other-{entry.id}", 0, "run")
+            await trio.sleep(1)
+            shown = [data for _, name, data in sink.sent if name == f"p-{entry.id}"]
+            states = [data[entrydata.MIME]["cells"][0]["state"] for data in shown]
+            assert states == ["proposed", "run"]
+            for index, state in ((1, "run"), (-1, "run"), (0, "burnt")):
+                with pytest.raises(UsageError):
+                    session.mark_cell(ident, index, state)  # type: ignore[arg-type]
+
+    run(main)
+
+
+def test_cells_that_cannot_be_proposed_are_refused() -> None:
+    async def main() -> None:
+        async with open_stream() as stream:
+            stream.turn()
+            for cells in ([], [ProposedCell("python", "x" * (MAX_SOURCE + 1))]):
+                with pytest.raises(UsageError, match="proposed"):
+                    stream.session.propose_cells(cells)
+            assert not stream.session.transcript.dirty
 
     run(main)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from acp_jupyter.display.row import RECENT, SEEN, Row
+from acp_jupyter.rendering import entrydata
 
 
 class Cell:
@@ -23,11 +24,21 @@ class Cell:
         self.sent += 1
 
     def put(
-        self, item: str, text: str = "", *, urgent: bool = False, data: object = None, **more: str
+        self,
+        item: str,
+        text: str = "",
+        *,
+        urgent: bool = False,
+        apart: bool = False,
+        data: object = None,
+        structured: bool = False,
+        **more: str,
     ) -> None:
         html = f"<p>{text or item}</p>"
-        bundle = {"text/html": html, "text/plain": text or item, **more}
-        self.row.put(item, bundle, urgent=urgent, data=data)
+        bundle: dict[str, Any] = {"text/html": html, "text/plain": text or item, **more}
+        if structured:
+            bundle[entrydata.MIME] = {"id": item}
+        self.row.put(item, bundle, urgent=urgent, apart=apart, data=data)
 
     def lines(self) -> list[str]:
         shown = (output["text/plain"] for output in self.outputs.values())
@@ -86,6 +97,28 @@ def test_what_cannot_be_joined_keeps_an_output_of_its_own() -> None:
     assert len(pictures) == 1
     assert cell.lines()[SEEN - 10] == "picture"
     assert cell.place("question") < SEEN
+
+
+def test_outputs_put_together_have_no_data_of_one_of_their_entries() -> None:
+    cell = Cell()
+    for number in range(60):
+        cell.put(f"i{number}", structured=True)
+    cell.put("question", urgent=True, widget="view")
+    assert cell.place("question") < SEEN
+    with_data = [output for output in cell.outputs.values() if entrydata.MIME in output]
+    assert len(with_data) == RECENT - 1
+    for output in with_data:
+        assert output["text/plain"] == output[entrydata.MIME]["id"]
+    assert cell.lines() == [*(f"i{number}" for number in range(60)), "question"]
+
+
+def test_what_is_apart_is_never_put_together_with_others() -> None:
+    cell = Cell()
+    for number in range(60):
+        cell.put(f"i{number}", apart=number == 20)
+    cell.put("question", urgent=True, widget="view")
+    assert [o for o in cell.outputs.values() if o["text/plain"] == "i20"]
+    assert cell.lines()[-1] == "question"
 
 
 def test_more_open_questions_than_are_seen_are_all_published() -> None:

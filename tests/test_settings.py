@@ -25,17 +25,19 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_without_files_the_defaults_hold() -> None:
     settings = ACPJupyter.load({})
     assert (settings.agent, settings.agents, settings.policy.default) == ("", {}, "ask")
+    assert settings.propose_cells
 
 
 def test_a_python_file_is_read(config: Path) -> None:
     (config / "jupyter_acp_config.py").write_text(
         "c.ACPJupyter.agent = 'mine'\nc.ACPJupyter.agents = {'mine': ['python', 'agent.py']}\n"
-        "c.ACPJupyter.silence_limit = 30.0\n"
+        "c.ACPJupyter.silence_limit = 30.0\nc.ACPJupyter.propose_cells = False\n"
     )
     settings = ACPJupyter.load({})
     assert settings.agent == "mine"
     assert settings.agents == {"mine": ["python", "agent.py"]}
     assert settings.silence_limit == 30.0
+    assert not settings.propose_cells
 
 
 def test_a_json_file_is_read(config: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, get_args
 
 import trio
 
@@ -30,12 +30,16 @@ from ..services.files import FileEvent, FileService, LocalFiles
 from ..services.permissions import Permissions
 from ..services.roots import Roots
 from ..services.terminals import TerminalService, TerminalView
+from ..session.cells import MAX_SOURCE
 from ..session.limits import NO_LIMITS, Limits, cost_of, exceeded
 from ..session.prompt import check_prompt
 from ..session.reducer import Reducer
 from ..session.transcript import (
     Block,
+    CellsEntry,
+    CellState,
     Entry,
+    ProposedCell,
     SentItem,
     TerminalState,
     Transcript,
@@ -115,7 +119,7 @@ class Session:
         self.cwd = cwd
         self.permissions = permissions
         self.transcript = Transcript()
-        self.reducer = Reducer(self.transcript, version)
+        self.reducer = Reducer(self.transcript, version, agent=agent.name, session=session_id)
         self.on_change: Callable[[], None] = _nothing
         self.elicitations = Elicitations(
             permissions, self.reducer, agent=agent.name, on_change=self._on_question
@@ -447,6 +451,50 @@ class Session:
         for state in self.transcript.terminals.values():
             if state.turn == self.transcript.turn.number and state.argv:
                 self.reducer.show_terminal(state)
+
+    # -- proposed cells ------------------------------------------------------------------------
+
+    def propose_cells(self, cells: Sequence[ProposedCell]) -> CellsEntry:
+        """Propose cells in the running turn, besides those of the answer.
+
+        After the turn's end they are shown in its footer, where they can only be copied.
+
+        Raises:
+            UsageError: there are none, or each is too long.
+        """
+        entry = self.reducer.propose(cells)
+        if entry is None:
+            raise UsageError(
+                "there is no cell that could be proposed",
+                remedy=f"A cell has up to {MAX_SOURCE:,} characters.",
+            )
+        self.on_change()
+        return entry
+
+    def mark_cell(self, ident: str, index: int, state: CellState) -> bool:
+        """Write down what became of a proposed cell, and show it.
+
+        Args:
+            ident: of the entry, as in its data.
+            index: of the cell in it.
+            state: new one.
+
+        Returns:
+            Whether the entry is one that this session still knows.
+
+        Raises:
+            UsageError: there is no such cell or state.
+        """
+        entries = (entry for entry in self.transcript.entries() if isinstance(entry, CellsEntry))
+        for entry in entries:
+            if f"{self.display_prefix}-{entry.id}" != ident:
+                continue
+            if state not in get_args(CellState) or not 0 <= index < len(entry.cells):
+                raise UsageError(f"no cell {index!r} was proposed, or {state!r} is no state of one")
+            self.reducer.mark_cell(entry, index, state)
+            self.on_change()
+            return True
+        return False
 
     def sent(self, items: Sequence[SentItem]) -> None:
         """Show what goes with the prompt of the turn that begins."""

@@ -2,7 +2,8 @@
 
 Messages grow as they come. Every other entry is printed once, when it is settled, on a line of its
 own; what never settles is printed when the turn ends. After that, only a tool call that ends late
-and what the footer gains are printed again.
+and what the footer gains are printed again. Cells that an answer proposes are left out: they are
+its code once more, and a console has no cells.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from ..rendering import blocks, text
 from ..session.transcript import (
+    CellsEntry,
     ElicitationEntry,
     Entry,
     FooterEntry,
@@ -44,6 +46,8 @@ class Append:
 
     def show(self, entry: Entry) -> None:
         """Print what is new in an entry."""
+        if isinstance(entry, CellsEntry) and entry.from_answer:
+            return
         if isinstance(entry, MessageEntry):
             self._grow(entry)
         elif not _settled(entry):

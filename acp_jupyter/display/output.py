@@ -11,6 +11,7 @@ from ..rendering import mimebundle
 from ..rendering.segments import SegmentCutter
 from ..session.transcript import (
     Block,
+    CellsEntry,
     ElicitationEntry,
     Entry,
     FooterEntry,
@@ -61,6 +62,7 @@ class Output:
         publish: how; see the module.
         prefix: makes display ids unique among sessions.
         cwd: paths below it are shown relative to it.
+        base: the notebook's folder, where that is not ``cwd``.
         terminals: the session's terminals.
         extras: further MIME types for an entry (a widget's view while a question is open).
     """
@@ -73,6 +75,7 @@ class Output:
         prefix: str,
         cwd: str,
         terminals: Mapping[str, TerminalState],
+        base: str = "",
         extras: Callable[[Entry], Bundle] = no_extras,
         only_questions: bool = False,
     ) -> None:
@@ -80,6 +83,7 @@ class Output:
         self._publish = publish
         self._prefix = prefix
         self._cwd = cwd
+        self._base = base
         self._terminals = terminals
         self._extras = extras
         self._only_questions = only_questions
@@ -125,7 +129,13 @@ class Output:
         question = entry if isinstance(entry, PermissionEntry | ElicitationEntry) else None
         is_open = question is not None and question.state == "pending"
         record = entry.record if isinstance(entry, PermissionEntry) else None
-        self._row.put(entry.id, self._bundle(entry), urgent=is_open, data=record)
+        self._row.put(
+            entry.id,
+            self._bundle(entry),
+            urgent=is_open,
+            apart=isinstance(entry, CellsEntry),
+            data=record,
+        )
 
     def _show_failure(self, entry: Entry, error: Exception) -> None:
         if entry in self._failed:
@@ -146,7 +156,11 @@ class Output:
             self._row.put(entry.id, bundle)
 
     def _bundle(self, entry: Entry) -> Bundle:
-        bundle = mimebundle.bundle(entry, terminals=self._terminals, cwd=self._cwd)
+        # Not where outputs are compared: ids and durations differ from run to run.
+        ident = f"{self._prefix}-{entry.id}" if self._publish == "updates" else None
+        bundle = mimebundle.bundle(
+            entry, terminals=self._terminals, cwd=self._cwd, ident=ident, base=self._base
+        )
         return {**bundle, **self._extras(entry)}
 
     def _publish_output(
@@ -154,9 +168,7 @@ class Output:
     ) -> None:
         """``decisions`` stay, as data, with the output that shows them."""
         metadata = {"acp": {"decisions": decisions}} if decisions else None
-        self.sent += MESSAGE_BYTES + sum(
-            len(value) for value in bundle.values() if isinstance(value, str)
-        )
+        self.sent += MESSAGE_BYTES + sum(map(_size, bundle.values()))
         self._sink.display(
             bundle, display_id=f"{self._prefix}-{name}", update=update, metadata=metadata
         )
@@ -212,6 +224,15 @@ class Output:
                 if done not in self._done:  # the client ignores updates
                     self._done.add(done)
                     self._attempt(self._put, done)
+
+
+def _size(value: object) -> int:
+    """About how many bytes one MIME type of a bundle takes."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(_size(key) + _size(item) for key, item in value.items())
+    return sum(map(_size, value)) if isinstance(value, list) else 8
 
 
 class _Part:

@@ -4,6 +4,8 @@ Each item has an output of its own, as long as that can be seen: JupyterLab and 
 first fifty outputs of a cell and put the others behind a button. A question must not be there. So
 where one would be, what came before is put together in few outputs, in the order of before; the
 outputs that this leaves empty are used for what comes next.
+
+Outputs put together have HTML and text only: the data of one entry would speak for all of them.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ..rendering import entrydata
 from . import Bundle
 
 SEEN: Final = 45
@@ -21,6 +24,9 @@ RECENT: Final = 8
 
 BLANK: Final[Bundle] = {"text/html": "", "text/plain": ""}
 """Outputs cannot be taken back, only emptied."""
+
+JOINED: Final = frozenset({*BLANK, entrydata.MIME})
+"""What the outputs may have that are put together; a widget or a picture stays as it is."""
 
 
 class Row:
@@ -35,6 +41,7 @@ class Row:
         self._publish = publish
         self._items: dict[str, Bundle] = {}
         self._data: dict[str, object] = {}
+        self._apart: set[str] = set()
         self._places: dict[str, int] = {}
         self._names: list[str] = []
         self._shown: list[Bundle | None] = []
@@ -46,13 +53,17 @@ class Row:
         bundle: Bundle,
         *,
         urgent: bool = False,
+        apart: bool = False,
         data: object = None,
     ) -> None:
         """Show an item, new or changed; an ``urgent`` one has to be seen.
 
-        ``data`` is kept with the output that shows it.
+        ``data`` is kept with the output that shows it. One that is ``apart`` is never put together
+        with others: it has controls.
         """
         self._items[item] = bundle
+        if apart:
+            self._apart.add(item)
         if data is not None:
             self._data[item] = data
         if item not in self._places:
@@ -80,7 +91,8 @@ class Row:
             self._send(place)
 
     def _can_be_joined(self, item: str) -> bool:
-        return self._items[item].keys() == BLANK.keys()
+        bundle = self._items[item]
+        return item not in self._apart and BLANK.keys() <= bundle.keys() <= JOINED
 
     def _bundle(self, place: int) -> Bundle:
         group = self._groups[place] if place < len(self._groups) else []

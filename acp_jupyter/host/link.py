@@ -373,6 +373,7 @@ class Link:
         ):  # else it takes the place of one that died: a line says so
             self._cell.show(connected(agent, session))
         self._shown = {prefix: shown for prefix, shown in self._shown.items() if shown.agent.alive}
+        session.reducer.proposes_cells = self._host.settings.propose_cells
         pump = Pump(session)
         self._shown[session.display_prefix] = _Shown(agent, pump)
         pump.begin(session.transcript.turn, self._output(self._cell, session, None))
@@ -394,6 +395,7 @@ class Link:
             cell.frontend.publish,
             prefix=session.display_prefix,
             cwd=session.cwd,
+            base=self._host.cwd,
             terminals=session.transcript.terminals,
             extras=widgets.extras if widgets is not None else no_extras,
             only_questions=self._quiet if show is None else not show,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jupyter_core.paths import jupyter_config_path
-from traitlets import Dict, Float, Unicode, Union
+from traitlets import Bool, Dict, Float, Unicode, Union
 from traitlets.config import Config, Configurable
 from traitlets.config.loader import (
     ConfigFileNotFound,
@@ -64,6 +64,11 @@ class ACPJupyter(Configurable):
         600.0,
         help="Seconds without a word from the agent after which a run that nobody watches fails. "
         "Where somebody can interrupt, there is no limit.",
+    ).tag(config=True)
+
+    propose_cells = Bool(
+        True,
+        help="Propose the code blocks of an answer as cells to insert or run.",
     ).tag(config=True)
 
     @classmethod

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 from ..protocol.dialects import SessionState
-from .cells import bounded
+from .cells import bounded, from_answer
 from .messages import Messages
 from .reports import Level, Reports
 from .tools import Tools
@@ -33,6 +33,7 @@ from .transcript import (
     FilesEntry,
     FooterEntry,
     HistoryEntry,
+    MessageEntry,
     NoticeEntry,
     PermissionEntry,
     PermissionState,
@@ -68,16 +69,29 @@ _ANSWER: Final = frozenset(
 """The kinds that a user waits for: the first of them ends the wait (`Turn.first_chunk`)."""
 
 
+_NOT_PROPOSED: Final = frozenset({None, "cancelled", "refusal"})
+"""Ends of a turn whose answer is not what was asked for."""
+
+
 class Reducer:
     """Applies updates to a transcript.
 
     Args:
         transcript: the state to write.
         version: protocol version of the connection.
+        agent, session: its name and its id of the session, which proposed cells keep.
+
+    Attributes:
+        proposes_cells: whether the code blocks of an answer are proposed as cells.
     """
 
-    def __init__(self, transcript: Transcript, version: int = 1) -> None:
+    def __init__(
+        self, transcript: Transcript, version: int = 1, *, agent: str = "", session: str = ""
+    ) -> None:
         self.transcript = transcript
+        self.proposes_cells = False
+        self._agent = agent
+        self._session = session
         self._version = version
         self._replay: _Replay | None = None
         self._messages = Messages(transcript, by_id=version >= 2)
@@ -151,6 +165,8 @@ class Reducer:
                 if stop_reason == "cancelled":
                     self._tools.end_terminals(entry)
                 self.transcript.touch(entry)
+        if self.proposes_cells and stop_reason not in _NOT_PROPOSED:
+            self._propose_answer(turn)
         footer = FooterEntry(
             self.transcript.next_id(),
             turn.number,
@@ -304,24 +320,31 @@ class Reducer:
         return entry
 
     def propose(
-        self, cells: Sequence[ProposedCell], *, agent: str, session: str, from_answer: bool = False
+        self, cells: Sequence[ProposedCell], *, from_answer: bool = False
     ) -> CellsEntry | None:
         """Show cells that the user may take over, see `CellsEntry`; ``None`` if none can be."""
-        transcript = self.transcript
         kept, left_out = bounded(cells)
         if not kept:
             return None
         entry = CellsEntry(
-            transcript.next_id(),
-            transcript.turn.number,
+            self.transcript.next_id(),
+            self.transcript.turn.number,
             cells=kept,
-            agent=agent,
-            session=session,
+            agent=self._agent,
+            session=self._session,
             from_answer=from_answer,
             left_out=left_out,
         )
-        transcript.add(entry)
+        self.transcript.add(entry)
         return entry
+
+    def _propose_answer(self, turn: Turn) -> None:
+        messages = [
+            entry.text
+            for entry in turn.entries
+            if isinstance(entry, MessageEntry) and entry.role == "agent"
+        ]
+        self.propose(from_answer(messages), from_answer=True)
 
     def mark_cell(self, entry: CellsEntry, index: int, state: CellState) -> None:
         """Write down what became of a proposed cell.
