@@ -1,0 +1,181 @@
+/**
+ * The agents of all open notebooks: a channel to the kernel of each that speaks of them.
+ *
+ * Which does: the "ACP Agent" kernel; a Python kernel whose notebook loads acp_jupyter, or that
+ * says by itself that it is loaded. Others are not asked: they would complain in their log.
+ */
+
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import type { Kernel, Session } from '@jupyterlab/services';
+import type { IDisposable } from '@lumino/disposable';
+import { Signal } from '@lumino/signaling';
+
+import type { FromKernel, ILinkState, Request } from '../protocol';
+import type { ILive, ILiveNotebook } from '../tokens';
+import { Channels, type Channel } from './channel';
+
+/** Name of the "ACP Agent" kernel, and of its language. */
+const AGENT_KERNEL = 'acp';
+
+const USES_AGENTS = /acp_jupyter|^\s*%{1,2}acp\b/m;
+
+const NO_LINKS: readonly ILinkState[] = [];
+
+export class LiveNotebook implements ILiveNotebook, IDisposable {
+  readonly changed = new Signal<this, void>(this);
+  readonly received = new Signal<this, FromKernel>(this);
+
+  private _channel: Channel | null = null;
+  private _isDisposed = false;
+
+  constructor(
+    readonly panel: NotebookPanel,
+    private readonly _channels: Channels
+  ) {
+    panel.sessionContext.kernelChanged.connect(this._onKernelChanged);
+    this._attach(panel.sessionContext.session?.kernel ?? null);
+  }
+
+  get connected(): boolean {
+    return this._channel?.connected ?? false;
+  }
+
+  get links(): readonly ILinkState[] {
+    return this._channel?.links ?? NO_LINKS;
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  request(message: Request): Promise<unknown> {
+    if (this._channel === null) {
+      return Promise.reject(new Error('This notebook has no kernel. Start one.'));
+    }
+    return this._channel.request(message);
+  }
+
+  dispose(): void {
+    if (!this._isDisposed) {
+      this._isDisposed = true;
+      this.panel.sessionContext.kernelChanged.disconnect(this._onKernelChanged);
+      this._attach(null);
+      Signal.clearData(this);
+    }
+  }
+
+  private _onKernelChanged = (
+    _: unknown,
+    args: Session.ISessionConnection.IKernelChangedArgs
+  ): void => {
+    this._attach(args.newValue);
+  };
+
+  private _attach(kernel: Kernel.IKernelConnection | null): void {
+    const old = this._channel;
+    this._channel = null;
+    if (old !== null) {
+      old.changed.disconnect(this._onChanged);
+      old.received.disconnect(this._onReceived);
+      old.disposed.disconnect(this._onChannelDisposed);
+      this._channels.release(old);
+    }
+    if (kernel !== null && !kernel.isDisposed) {
+      const channel = this._channels.acquire(kernel);
+      this._channel = channel;
+      channel.changed.connect(this._onChanged);
+      channel.received.connect(this._onReceived);
+      channel.disposed.connect(this._onChannelDisposed);
+      void this._open(channel, kernel);
+    }
+    this.changed.emit();
+  }
+
+  private async _open(channel: Channel, kernel: Kernel.IKernelConnection): Promise<void> {
+    const speaks = kernel.name === AGENT_KERNEL || (await this._usesAgents(kernel));
+    if (speaks && this._channel === channel) {
+      channel.open();
+    }
+  }
+
+  private async _usesAgents(kernel: Kernel.IKernelConnection): Promise<boolean> {
+    await this.panel.context.ready;
+    const cells = [...(this.panel.content.model?.cells ?? [])];
+    if (cells.some(cell => cell.type === 'code' && USES_AGENTS.test(cell.sharedModel.source))) {
+      return true;
+    }
+    // Last: a kernel that does not start never tells.
+    return (await kernel.info).language_info.name === AGENT_KERNEL;
+  }
+
+  private _onChanged = (): void => {
+    this.changed.emit();
+  };
+
+  private _onReceived = (_: unknown, message: FromKernel): void => {
+    this.received.emit(message);
+  };
+
+  /** The connection that it used was another notebook's, which was closed. */
+  private _onChannelDisposed = (): void => {
+    this._attach(this.panel.sessionContext.session?.kernel ?? null);
+  };
+}
+
+export class Live implements ILive, IDisposable {
+  readonly changed = new Signal<this, void>(this);
+
+  private _channels = new Channels();
+  private _isDisposed = false;
+  private _notebooks = new Map<NotebookPanel, LiveNotebook>();
+
+  /** @param _tracker - `null` where there are no notebooks. */
+  constructor(private readonly _tracker: INotebookTracker | null) {
+    _tracker?.widgetAdded.connect(this._onAdded);
+    _tracker?.forEach(panel => this._add(panel));
+  }
+
+  get notebooks(): readonly LiveNotebook[] {
+    return [...this._notebooks.values()];
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  of(panel: NotebookPanel | null): LiveNotebook | undefined {
+    return panel === null ? undefined : this._notebooks.get(panel);
+  }
+
+  dispose(): void {
+    if (!this._isDisposed) {
+      this._isDisposed = true;
+      this._tracker?.widgetAdded.disconnect(this._onAdded);
+      this.notebooks.forEach(notebook => notebook.dispose());
+      this._notebooks.clear();
+      Signal.clearData(this);
+    }
+  }
+
+  private _onAdded = (_: unknown, panel: NotebookPanel): void => {
+    this._add(panel);
+  };
+
+  private _add(panel: NotebookPanel): void {
+    const notebook = new LiveNotebook(panel, this._channels);
+    this._notebooks.set(panel, notebook);
+    notebook.changed.connect(this._onChanged);
+    panel.disposed.connect(this._onPanelDisposed);
+    this.changed.emit();
+  }
+
+  private _onPanelDisposed = (panel: NotebookPanel): void => {
+    this._notebooks.get(panel)?.dispose();
+    this._notebooks.delete(panel);
+    this.changed.emit();
+  };
+
+  private _onChanged = (): void => {
+    this.changed.emit();
+  };
+}
