@@ -34,6 +34,7 @@ from acp_jupyter.errors import (
     TurnRunning,
     UsageError,
 )
+from acp_jupyter.session.transcript import MessageEntry, Transcript
 from tests.bench.kernels import clean_environment
 from tests.conftest import alive, wait_until
 
@@ -449,13 +450,16 @@ def test_a_second_prompt_in_a_session_is_refused_and_the_first_goes_on(agent: ac
     run_async(main())
 
 
+def _answer(transcript: Transcript) -> str:
+    entries = transcript.turn.entries
+    return "".join(entry.text for entry in entries if isinstance(entry, MessageEntry))
+
+
 def test_cancelling_the_task_cancels_the_turn(agent: acp.Agent) -> None:
     async def main() -> None:
         session = agent.new_session()
         task = asyncio.create_task(session.aprompt("hello; slow 600"))
-        await asyncio.to_thread(
-            wait_until, lambda: "hello" in str(session._live.transcript.turn.entries)
-        )
+        await asyncio.to_thread(wait_until, lambda: "hello" in _answer(session._live.transcript))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
