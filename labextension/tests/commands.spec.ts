@@ -8,7 +8,7 @@ import {
   promptCell,
   type ISubject
 } from '../src/commands/prompts';
-import { isInPrompt, opensList } from '../src/commands/typing';
+import { isInPrompt, wordStart } from '../src/commands/typing';
 
 function code(source: string, tags: string[] = []): ICellText {
   return { type: 'code', source, tags };
@@ -144,24 +144,39 @@ describe('completion', () => {
     expect(isInPrompt('agent', code('%%python\nhel'), 12)).toBe(false);
   });
 
-  it.each(['@', 'look at @', 'a\n@', '(@', '/'])('opens by itself behind %j', text => {
-    expect(opensList('agent', code(text), text.length)).toBe(true);
+  it.each([
+    ['/', 1],
+    ['/pl', 1],
+    ['@', 1],
+    ['look at @df', 9],
+    ['a\n@', 3],
+    ['(@', 2],
+    ['@cell:', 6],
+    ['@cell:-1', 6],
+    ['@src/commands/ce', 14],
+    ['@"my data/a b', 10]
+  ])('opens by itself in %j', (text, start) => {
+    expect(wordStart('agent', code(text), text.length)).toBe(start);
     const source = `%%acp\n${text} and more`;
-    expect(opensList('python', code(source), 6 + text.length)).toBe(true);
+    expect(wordStart('python', code(source), 6 + text.length)).toBe(6 + start);
   });
 
-  it.each(['me@', 'see /', 'and/', 'a\n/', '//', '@/', 'https:/', '\\@', '@@', ''])(
-    'does not disturb behind %j',
+  it.each(['me@', 'me@example', 'see /', 'and/', 'a\n/', '//', '/a/b', '/plan a', 'https:/'])(
+    'does not disturb in %j',
     text => {
-      expect(opensList('agent', code(text), text.length)).toBe(false);
-      expect(opensList('python', code(`%%acp\n${text}`), 6 + text.length)).toBe(false);
+      expect(wordStart('agent', code(text), text.length)).toBeNull();
+      expect(wordStart('python', code(`%%acp\n${text}`), 6 + text.length)).toBeNull();
     }
   );
 
+  it.each(['\\@', '@@', '@df ', '@"a b" ', 'a', ''])('does not disturb in %j either', text => {
+    expect(wordStart('agent', code(text), text.length)).toBeNull();
+  });
+
   it('does not open in Python, nor beside the magic', () => {
-    expect(opensList('python', code('@'), 1)).toBe(false);
-    expect(opensList('agent', code('%%python\n@'), 10)).toBe(false);
-    expect(opensList('python', code('%%acp @\n'), 7)).toBe(false);
+    expect(wordStart('python', code('@'), 1)).toBeNull();
+    expect(wordStart('agent', code('%%python\n@'), 10)).toBeNull();
+    expect(wordStart('python', code('%%acp @\n'), 7)).toBeNull();
   });
 
   it('shows a description beside what it inserts', () => {

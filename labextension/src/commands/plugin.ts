@@ -14,14 +14,17 @@ const commands: JupyterFrontEndPlugin<void> = {
   id: 'acp-jupyter:commands',
   description: 'Commands that ask an agent, answer it, stop it and export what was said.',
   autoStart: true,
-  requires: [INotebookTracker],
-  optional: [ILive, ICommandPalette],
+  // Pages of Notebook 7 without a notebook have no tracker.
+  optional: [INotebookTracker, ILive, ICommandPalette],
   activate: (
     app: JupyterFrontEnd,
-    tracker: INotebookTracker,
+    tracker: INotebookTracker | null,
     live: ILive | null,
     palette: ICommandPalette | null
   ) => {
+    if (tracker === null) {
+      return;
+    }
     const made = new AgentCommands(app, tracker, live);
     for (const [id, options] of Object.entries(made.options())) {
       app.commands.addCommand(id, options);
@@ -34,21 +37,20 @@ const completion: JupyterFrontEndPlugin<void> = {
   id: 'acp-jupyter:completion',
   description: 'Completion of commands and mentions in prompts.',
   autoStart: true,
-  requires: [INotebookTracker],
-  optional: [ILive, ICompletionProviderManager],
+  optional: [INotebookTracker, ILive, ICompletionProviderManager],
   activate: (
     _app: JupyterFrontEnd,
-    tracker: INotebookTracker,
+    tracker: INotebookTracker | null,
     live: ILive | null,
     completer: ICompletionProviderManager | null
   ) => {
-    if (completer === null) {
+    if (tracker === null || completer === null) {
       return;
     }
     if (live !== null) {
       completer.registerProvider(new PromptCompletion(live));
     }
-    new ListOpener(tracker, completer);
+    new ListOpener(tracker, completer, live);
   }
 };
 
