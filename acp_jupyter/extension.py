@@ -40,6 +40,7 @@ def load(shell: Any) -> None:
     from .magics import AcpMagics
 
     host = host_of(shell)
+    host.displays.install()
     shell.register_magics(AcpMagics(shell, host, lambda: current_cell(shell, host)))
     if not hasattr(shell, MATCHER):
         matcher = _matcher(host)
@@ -57,6 +58,7 @@ def unload(shell: Any) -> None:
         shell.Completer.custom_matchers.remove(getattr(shell, MATCHER))
         delattr(shell, MATCHER)
     host.close()
+    host.displays.remove()
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("acp", None)
     if host.tap is not None:

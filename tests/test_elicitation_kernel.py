@@ -283,6 +283,63 @@ def test_c58_a_web_address_can_be_declined(served, script):
     assert "<a " not in str(cell.published)
 
 
+def needs_a_visit(agent):
+    """Source of prompts that fail with -32042 until the client has been told to visit."""
+    if agent.turn > 2:
+        agent.text("thank you")
+        return
+    visit = {
+        "mode": "url",
+        "elicitationId": "visit-1",
+        "url": "https://login.example.test/device",
+        "message": "Connect the account",
+    }
+    broken = {"mode": "url", "url": 7}
+    data = {"elicitations": [broken, visit]}
+    agent.reply(error={"code": -32042, "message": "A visit is needed", "data": data})
+
+
+def test_an_error_that_asks_for_a_visit_puts_it_to_the_user_who_then_runs_the_cell_again(
+    served, script
+):
+    made = script(prompt=needs_a_visit)
+    page = ask(served, made)
+    assert "Host: login.example.test" in page.words
+    assert "Connect the account" in page.words
+    page.click("Decline")
+    cell = served.finish(page.cell).expect_error("RequestError")
+    assert "Run the cell again to be asked." in cell.text
+    assert "<a " not in str(cell.published)
+    page = Page(served, served.start("go"))
+    page.show()
+    page.click("Show the link")
+    cell = served.finish(page.cell).expect_error("RequestError")
+    assert "Run the cell again when you have done what the page asks for." in cell.text
+    links = re.findall('<a href="([^"]*)"', str(cell.outputs))
+    assert links == ["https://login.example.test/device"]
+    assert "thank you" in served.run("go").expect_ok().text
+
+
+def test_an_interrupt_withdraws_a_visit_that_an_error_asks_for(served, script):
+    made = script(prompt=needs_a_visit)
+    page = ask(served, made)
+    served.interrupt()
+    served.finish(page.cell).expect_error("TurnCancelled")
+
+
+def test_a_session_that_needs_a_visit_first_says_where(kernel, script):
+    def new_session(agent):
+        visit = {"elicitationId": "v", "url": "https://login.example.test/a", "message": "m"}
+        odd = {"elicitationId": "w", "url": "javascript:alert(1)", "message": "m"}
+        data = {"elicitations": [visit, odd]}
+        agent.reply(error={"code": -32042, "message": "A visit is needed", "data": data})
+
+    argv = " ".join(script(new_session=new_session).argv)
+    cell = kernel.run(f"%acp connect -- {argv}").failed("RequestError")
+    assert "Visit https://login.example.test/a, then run this again." in cell.traceback
+    assert "javascript" not in cell.traceback
+
+
 def test_f50_two_questions_are_put_one_after_the_other(served, script):
     def prompt(agent):
         idents = [

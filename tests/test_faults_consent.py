@@ -205,10 +205,17 @@ def test_f50_more_than_twenty_open_questions_are_denied(kernel, script):
             call = {"toolCallId": f"call-{number}", "title": f"Call {number}"}
             params = {"sessionId": agent.session_id, "toolCall": call, "options": options}
             idents.append(agent.request("session/request_permission", params))
+        agent.ask("fs/read_text_file", path="/none")  # served in order: all were asked
+        agent.text("All asked.")
         agent.note("answers", [agent.answer(ident)["result"] for ident in idents])
 
     made = connected(kernel, script, prompt=prompt)
-    cell = kernel.run("go", answer=lambda prompt: "1").ok()
+    all_asked = False
+    cell = kernel.start("go", answer=lambda prompt: "1" if all_asked else None)
+    cell.wait(lambda c: c.asked and "All asked." in c.text)
+    all_asked = True
+    kernel.client.input("1")  # to the first, which was left open
+    cell.finish().ok()
     chosen = [answer["outcome"]["optionId"] for answer in made.notes("answers")[0]]
     assert chosen == ["allow_once"] * 20 + ["reject_once"] * 10
     assert len(cell.asked) == 20

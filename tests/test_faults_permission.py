@@ -120,7 +120,8 @@ def test_f38_a_command_is_asked_for_word_by_word_before_it_runs(kernel, script):
     assert "MODE" in cell.asked[0]
     assert "\x1b" not in cell.asked[0]
     assert "[1] Allow once" in cell.asked[0]
-    assert "[2] Deny" in cell.asked[0]
+    assert "[2] Always allow" in cell.asked[0]
+    assert "[3] Deny" in cell.asked[0]
     assert made.notes("terminal/wait_for_exit")[0]["result"]["exitCode"] == 0
     assert mark.exists()
     assert not (kernel.cwd / "f38").exists()  # no shell took the words apart

@@ -255,6 +255,31 @@ def test_f49_what_changed_while_it_was_asked_is_neither_remembered_nor_made_a_ru
         assert len(kernel.run("two", answers=["n"]).expect_ok().questions) == 1
 
 
+def test_f49_the_clients_own_question_offers_always_for_exactly_that_command(
+    tmp_path: Path, script: Callable[..., Script]
+) -> None:
+    def prompt(agent: Any) -> None:
+        for command in (["echo", "a"], ["echo", "a"], ["echo", "a b"], ["cat", ".env"]):
+            agent.ask("terminal/create", command=command[0], args=command[1:])
+
+    scenario = script(prompt=prompt)
+    with live_kernel(tmp_path) as kernel:
+        kernel.run(f"%acp connect -- {shlex.join(scenario.argv)}").expect_ok()
+        cell = kernel.run("one", answers=["2", "n", "n"]).expect_ok()
+        first, other, protected = cell.questions
+        assert "[2] Always allow" in first
+        assert "'a b'" in other
+        assert "Always" not in protected, "what is asked for each time is not allowed always"
+        assert "remembered as answer 1" in cell.text
+        assert "1. always allow execute echo a" in kernel.run("%acp permissions").expect_ok().text
+        again = kernel.run("two", answers=["n", "n"]).expect_ok()
+        assert len(again.questions) == 2
+        kernel.run("%acp permissions revoke 1").expect_ok()
+        assert len(kernel.run("three", answers=["n"] * 4).expect_ok().questions) == 4
+    ran = ["result" in note for note in scenario.notes("terminal/create")]
+    assert ran == [True, True, False, False, True, True, False, False] + [False] * 4
+
+
 def test_f33_always_never_applies_to_a_protected_file(
     tmp_path: Path, script: Callable[..., Script]
 ) -> None:

@@ -36,6 +36,13 @@ YES_OR_NO: Final = (
 )
 """The options of the client's own questions."""
 
+ALWAYS_TOO: Final = (
+    YES_OR_NO[0],
+    PermissionChoice("always", "", "allow_always"),
+    YES_OR_NO[1],
+)
+"""Those about a command: the very same one may be allowed for the rest of the session."""
+
 
 class Questions:
     """See the module. All methods run on the trio thread.
@@ -122,7 +129,7 @@ class Questions:
             command=list(request.argv),
             cwd=request.cwd,
             env=request.env,
-            options=list(YES_OR_NO),
+            options=list(YES_OR_NO if about.protected else ALWAYS_TOO),
             origin="client",
         )
         return (await self._decide(entry, lambda: about)).state == "allowed"

@@ -18,6 +18,7 @@ from ..errors import (
     ACPError,
     AgentError,
     AgentUnresponsive,
+    ErrorCode,
     RequestError,
     TurnCancelled,
     TurnRunning,
@@ -222,6 +223,7 @@ class Session:
                     result = await self.agent.request("session/prompt", params)
                 except ACPError as failure:
                     error = failure
+                    await self._ask_to_visit(failure)
                 if turn.cancel_requested:  # some agents leave running what they had started
                     await self.terminals.end(self._begun)
                 answered = True
@@ -258,6 +260,16 @@ class Session:
             self.reducer.notice("cancelled", "The agent ended this turn as cancelled.")
         self._end(stop_reason, "", result)
         return turn
+
+    async def _ask_to_visit(self, error: ACPError) -> None:
+        """Put to the user what an error says has to be visited before the prompt is sent again."""
+        if not isinstance(error, RequestError):
+            return
+        if error.code == ErrorCode.URL_ELICITATION_REQUIRED:
+            consented = await self.elicitations.require(error.data)
+            if consented is not None:
+                after = "when you have done what the page asks for" if consented else "to be asked"
+                error.remedy = f"Run the cell again {after}."
 
     def _end(self, stop_reason: str | None, error: str, result: JSON = None) -> None:
         usage = result.get("usage") if type(result) is dict else None

@@ -29,7 +29,7 @@ from ..errors import (
     RemoteProtocolError,
     RequestError,
 )
-from ..protocol import jsonrpc
+from ..protocol import elicitation, jsonrpc
 from ..protocol.methods import CANCEL_REQUEST
 
 JSON = Any
@@ -440,4 +440,8 @@ def _request_error(method: str, error: dict[str, Any]) -> RequestError:
         text += f": {detail[:1000]}"
     if code == ErrorCode.AUTH_REQUIRED:
         return AuthenticationRequired(text, code=code, data=data)
-    return RequestError(text, code=code, data=data)
+    remedy = ""
+    if code == ErrorCode.URL_ELICITATION_REQUIRED:
+        visits = [visit.url for visit in elicitation.required(data) if not visit.problem]
+        remedy = f"Visit {' and '.join(visits)}, then run this again." if visits else ""
+    return RequestError(text, code=code, data=data, remedy=remedy)

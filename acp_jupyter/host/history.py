@@ -1,8 +1,8 @@
 """The cells run so far, with their outputs, as the running IPython shell remembers them.
 
 What they remember depends on the version: the text of results always; pictures that are results,
-what was printed and errors since IPython 9. What code displays by itself, as plots do, is not
-remembered by kernels as they are set up. Cells are counted as in their prompts.
+what was printed and errors since IPython 9. What code displays by itself, as plots do, is recorded
+in `displays`, since we were loaded. Cells are counted as in their prompts.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from ..errors import UsageError
 from ..rendering import ansi
+from .displays import IMAGES, Displays
 from .foreign import attempt
 
 __all__ = ["CellOutput", "CellSource", "NoCells", "ShellCells", "traceback_text"]
-
-IMAGES: Final = ("image/png", "image/jpeg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +91,15 @@ class ShellCells:
     Args:
         shell: what ``get_ipython()`` returns.
         running: a cell is running, which then is the last one in the history and does not count.
+        displays: what cells displayed, where it is recorded.
     """
 
-    def __init__(self, shell: Any, *, running: bool = True) -> None:
+    def __init__(
+        self, shell: Any, *, running: bool = True, displays: Displays | None = None
+    ) -> None:
         self._history = shell.history_manager
         self._running = running
+        self._displays = displays
 
     @property
     def count(self) -> int:
@@ -126,6 +129,8 @@ class ShellCells:
         if not texts and not images:
             result = self._history.output_hist_reprs.get(number)
             texts += [result] if isinstance(result, str) else []
+        for bundle in self._displays.of(number) if self._displays is not None else ():
+            _read(bundle, texts, images)
         failure = getattr(self._history, "exceptions", {}).get(number)
         if isinstance(failure, Mapping):
             texts.append(f"{failure.get('ename', 'error')}: {failure.get('evalue', '')}")

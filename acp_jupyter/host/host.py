@@ -16,12 +16,14 @@ from ..errors import ACPError, UsageError
 from ..services.agents import AgentSpec, from_name, from_text
 from ..session.attachments import Prompt
 from .frontend import Frontend, Launch, choose, read_launch
+from .interrupts import Interrupts
 from .link import Link
 from .settings import ACPJupyter
 
 if TYPE_CHECKING:
     from ..questions.comms import CommTap
     from ..services.policy import Policy
+    from .displays import Displays
     from .mentions import PictureFolder
 
 SHUTDOWN_LIMIT: Final = 2.0
@@ -37,6 +39,7 @@ class Host:
         environ: the process's environment.
 
     Attributes:
+        interrupts: who gets SIGINT.
         links: by the name the user gave with ``--as``; the one without a name is "".
     """
 
@@ -45,6 +48,7 @@ class Host:
         self.tap = tap
         self.environ = environ
         self.portal = Portal()
+        self.interrupts = Interrupts(kernel)
         self.links: dict[str, Link] = {}
         self._anonymous: list[Link] = []
         self._policy: Policy | None = None
@@ -65,6 +69,13 @@ class Host:
         """Forget a link made by `new_link`."""
         if link in self._anonymous:
             self._anonymous.remove(link)
+
+    @cached_property
+    def displays(self) -> Displays:
+        """What cells displayed; asked for first where the shell is known, when it is installed."""
+        from .displays import Displays
+
+        return Displays(self.kernel.shell)
 
     @cached_property
     def pictures(self) -> PictureFolder:
@@ -94,7 +105,7 @@ class Host:
         from .mentions import Resolver
 
         shell = getattr(self.kernel, "shell", None)
-        cells = ShellCells(shell) if shell is not None else NoCells()
+        cells = ShellCells(shell, displays=self.displays) if shell is not None else NoCells()
         resolver = Resolver(namespace, cells, cwd, Roots([cwd]))
         return Prompt(text, resolver.gather(text, attach))
 

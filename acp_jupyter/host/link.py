@@ -8,11 +8,8 @@ further sessions of the same agent run beside it. Coroutines run on the trio thr
 from __future__ import annotations
 
 import concurrent.futures
-import signal
-import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .. import __version__
@@ -115,7 +112,7 @@ class Link:
         *args: object,
         exclusive: bool = True,
     ) -> T:
-        """`submit`, and wait; on the main thread SIGINT becomes an `interrupt` meanwhile.
+        """`submit`, and wait; SIGINT becomes an `interrupt` meanwhile (see `Interrupts`).
 
         Raises:
             TurnCancelled: it was interrupted.
@@ -127,7 +124,7 @@ class Link:
             nonlocal too_early
             too_early = not self.interrupt()
 
-        with _sigint_calls(on_sigint):
+        with self._host.interrupts.call(on_sigint):
             job = self.submit(cell, function, *args, exclusive=exclusive)
             if too_early:
                 self.interrupt()
@@ -436,20 +433,6 @@ class _Shown:
     def __init__(self, agent: Agent, pump: Pump) -> None:
         self.agent = agent
         self.pump = pump
-
-
-@contextmanager
-def _sigint_calls(handler: Callable[..., None]) -> Iterator[None]:
-    """Have SIGINT call a function in place of raising KeyboardInterrupt, which may come between
-    any two steps and leave a turn behind that nobody waits for. Only the main thread gets it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler if before is None else before)
 
 
 def _start_limit(cell: CellContext) -> float | None:

@@ -62,6 +62,7 @@ class ACPKernel(IPythonKernel):
         self._tap = CommTap(self) if CommTap.supported(self) else None
         self.host = Host(self, self._tap, os.environ)
         self._cell: contextvars.ContextVar[CellContext] = contextvars.ContextVar("acp_cell")
+        self.host.displays.install()
         self.shell.input_transformer_manager.cleanup_transforms.append(python_lines)
         self.shell.register_magics(AcpMagics(self.shell, self.host, self._cell.get))
 

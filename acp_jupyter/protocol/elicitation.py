@@ -39,6 +39,9 @@ MAX_TEXT: Final = 4000
 
 MAX_URL: Final = 8000
 
+MAX_REQUIRED: Final = 5
+"""Web addresses that one error may ask for."""
+
 
 class Elicitation(msgspec.Struct, frozen=True):
     """A question of the agent's.
@@ -96,6 +99,26 @@ def elicitation(params: JSON) -> Elicitation:
     if mode == "url":
         return _visit(params, known)
     return Elicitation(mode="unknown", problem="this client does not know the mode", **known)
+
+
+def required(data: JSON) -> list[Elicitation]:
+    """The visits that an error -32042 asks for before the request is tried again: those of its
+    ``data.elicitations`` that can be understood."""
+    listed = data.get("elicitations") if type(data) is dict else None
+    found = []
+    for item in listed[:MAX_REQUIRED] if type(listed) is list else []:
+        if type(item) is dict and item.get("mode", "url") == "url":
+            message = item.get("message")
+            known: Dict = {
+                "session_id": None,
+                "mode_name": "url",
+                "message": message[:MAX_TEXT] if type(message) is str else "",
+            }
+            try:
+                found.append(_visit(item, known))
+            except Refusal:
+                continue
+    return found
 
 
 def about_request(params: JSON) -> bool:

@@ -115,12 +115,24 @@ class Elicitations:
             )
             self._on_change()
             raise Refusal(request.problem)
+        answer = await self._put(request)
+        accepted = answer.action == "accept" and request.mode == "form"
+        return elicitation.response(answer.action, answer.content if accepted else None)
+
+    async def require(self, data: JSON) -> bool | None:
+        """Put to the user the visits that an error -32042 asks for (its ``data``).
+
+        Returns:
+            Whether the user consented to all of them; ``None`` if it names none.
+        """
+        answers = [await self._put(request) for request in elicitation.required(data)]
+        return all(answer.action == "accept" for answer in answers) if answers else None
+
+    async def _put(self, request: elicitation.Elicitation) -> Answer:
         entry = self._entry(request)
         self._reducer.ask(entry)
         self._on_change()
-        answer = await self._answer(entry, request.problem)
-        accepted = answer.action == "accept" and request.mode == "form"
-        return elicitation.response(answer.action, answer.content if accepted else None)
+        return await self._answer(entry, request.problem)
 
     def completed(self, params: JSON) -> None:
         """Take ``elicitation/complete``. A question that still waits ends as cancelled."""
