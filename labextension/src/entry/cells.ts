@@ -38,11 +38,12 @@ interface ICellSource {
   source: string;
 }
 
-/** What runs as the given language in a kernel of another one. */
-const MAGICS: Record<string, Record<string, string>> = {
-  python: { bash: '%%bash\n' },
-  acp: { python: '%%python\n', bash: '%%bash\n' }
-};
+/** Kernel's language and another one to what has the kernel run it. */
+const MAGICS = new Map([
+  ['python bash', '%%bash\n'],
+  ['acp python', '%%python\n'],
+  ['acp bash', '%%bash\n']
+]);
 
 /** The cell for a language in a notebook whose kernel speaks another; null if there is none. */
 export function cellSource({ language, source }: Code, kernel: string): ICellSource | null {
@@ -52,7 +53,7 @@ export function cellSource({ language, source }: Code, kernel: string): ICellSou
   if (language === kernel && kernel !== 'acp') {
     return { cellType: 'code', source };
   }
-  const magic = MAGICS[kernel]?.[language];
+  const magic = MAGICS.get(`${kernel} ${language}`);
   return magic === undefined ? null : { cellType: 'code', source: magic + source };
 }
 

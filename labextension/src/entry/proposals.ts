@@ -15,7 +15,11 @@ const PREVIEW_LINES = 12;
 /** Characters of lines without end, which would fill the page. */
 const PREVIEW_CHARACTERS = 2_000;
 
-const NAMES: Record<string, string> = { python: 'Python', bash: 'Shell', markdown: 'Markdown' };
+const NAMES = new Map([
+  ['python', 'Python'],
+  ['bash', 'Shell'],
+  ['markdown', 'Markdown']
+]);
 
 /** As the kernel makes them visible; a notebook may come from elsewhere. */
 const DECEPTIVE =
@@ -90,7 +94,7 @@ function proposal(
   colored: Element | undefined
 ): HTMLElement {
   const state = stateOf(cell, index, view);
-  const language = NAMES[cell.language] ?? cell.language;
+  const language = NAMES.get(cell.language) ?? cell.language;
   const of = `proposed cell ${index + 1} of ${count}`;
   const made = line('', 'acp-Entry-cell');
   made.dataset.acpKey = `cell ${index}`;

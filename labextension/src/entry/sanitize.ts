@@ -116,18 +116,16 @@ function cleanClasses(classes: string, tag: string): string {
     .join(' ');
 }
 
-/** An absolute web address without user and password, or null. */
-export function webAddress(href: string): string | null {
-  if (!/^https?:\/\//i.test(href) || !URL.canParse(href)) {
-    return null;
-  }
-  const url = new URL(href);
-  return url.username || url.password ? null : url.href;
+const WEB = /^https?:\/\/[^\s/?#\\@"<>`]+(?:[/?#][^\s"<>`]*)?$/i;
+
+/** Whether it is an absolute web address, without user and password. */
+export function isWebAddress(href: string): boolean {
+  return WEB.test(href);
 }
 
 function setLink(made: Element, given: Element): void {
-  const address = webAddress(given.getAttribute('href') ?? '');
-  if (address !== null) {
+  const address = given.getAttribute('href') ?? '';
+  if (isWebAddress(address)) {
     made.setAttribute('href', address);
     made.setAttribute('target', '_blank');
     made.setAttribute('rel', 'noopener noreferrer');
