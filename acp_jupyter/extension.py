@@ -14,6 +14,7 @@ from .host.cell import CellContext, kernel_cell
 from .host.host import Host
 
 if TYPE_CHECKING:
+    from .host.completion import Completion
     from .questions.comms import CommTap
 
 ATTRIBUTE = "_acp_jupyter_host"
@@ -70,35 +71,43 @@ def _matcher(host: Host) -> Any:
     """What Tab offers in ``%%acp`` cells and after ``%acp``, in place of Python's names."""
     from IPython.core.completer import SimpleCompletion, context_matcher
 
-    from .host.completion import complete
-
     @context_matcher()  # type: ignore[untyped-decorator]
     def acp_jupyter(context: Any) -> Any:
         lines = context.full_text.split("\n")[: context.cursor_line + 1]
         lines[-1] = lines[-1][: context.cursor_position]
         before = "\n".join(lines)
-        in_cell = before.startswith("%%acp") and "\n" in before
-        if not in_cell and not lines[-1].startswith("%acp "):
+        found = _complete(host, before)
+        if found is None:
             return {"completions": []}
-        text = before.partition("\n")[2] if in_cell else lines[-1]
-        session = host.link().session
-        found = complete(
-            text,
-            len(text),
-            line_magics=(),
-            cell_magics=(),
-            agents=host.settings.agents,
-            commands=session.transcript.info.commands if session is not None else [],
-            mentions=host.complete,
-        )
-        assert found is not None
         return {
             "completions": [SimpleCompletion(text=match) for match in found.matches],
-            "matched_fragment": text[found.start :],
+            "matched_fragment": before[found.start :],
             "suppress": True,
         }
 
     return acp_jupyter
+
+
+def _complete(host: Host, before: str) -> Completion | None:
+    """What fits at the end of a text, in any thread; ``None`` where Python's names are meant."""
+    from .host.completion import complete
+
+    in_cell = before.startswith("%%acp") and "\n" in before
+    start = before.find("\n") + 1 if in_cell else before.rfind("\n") + 1
+    text = before[start:]
+    if not in_cell and not text.startswith("%acp "):
+        return None
+    session = host.link().session
+    found = complete(
+        text,
+        len(text),
+        line_magics=(),
+        cell_magics=(),
+        agents=host.settings.agents,
+        commands=session.transcript.info.commands if session is not None else [],
+        mentions=host.complete,
+    )
+    return found.shifted(start) if found is not None else None
 
 
 def host_of(shell: Any) -> Host:
@@ -107,7 +116,16 @@ def host_of(shell: Any) -> Host:
     if host is None:
         host = Host(shell.kernel, _install_tap(shell.kernel), os.environ)
         setattr(shell, ATTRIBUTE, host)
+        _open_live(host)
     return host
+
+
+def _open_live(host: Host) -> None:
+    from .host.live import Live
+
+    host.live = Live(host, host.tap, lambda code, cursor: _complete(host, code[:cursor]))
+    host.live.open()
+    host.live.say_hello()
 
 
 def current_cell(shell: Any, host: Host) -> CellContext:

@@ -534,6 +534,7 @@ def test_f60_what_was_not_offered_is_not_there(kernel, script):
         "fs": {"readTextFile": True, "writeTextFile": True},
         "terminal": False,
         "elicitation": {"form": {}, "url": {}},
+        "session": {"configOptions": {"boolean": {}}},
     }
     for method in ("terminal/create", "session/fork", "mcp/message"):
         assert made.answers(method)[0]["error"]["code"] == -32601

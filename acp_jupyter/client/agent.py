@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 import trio
 
-from ..connection.connection import Connection, LogLine
+from ..connection.connection import LOG_LINE, Connection, LogLine
 from ..connection.environment import child_environment, redact, secret_values
 from ..connection.stdio import StdioTransport, open_stdio
 from ..errors import (
@@ -48,6 +48,9 @@ before the answer that names the session."""
 PRINTED_KEPT: Final = 500
 """Bytes quoted of a line that an agent printed in place of its first message."""
 
+ERROR_LINES: Final = 500
+"""Lines of standard error that are kept with their times."""
+
 CLOSE_GRACE: Final = 0.5
 DISCONNECT_GRACE: Final = 5.0
 """Seconds an agent has to end by itself: at kernel shutdown, and when the user disconnects."""
@@ -62,6 +65,9 @@ class Agent:
         sessions: by session id.
         ended: set when its process is gone.
         error: why it ended; ``None`` if it was closed on purpose.
+        errors: the last lines of its standard error as they came, see `log`.
+        on_news: called when anything about it may have changed: it said something, a turn or a
+            question began or ended, it is gone. Often; it must be cheap.
     """
 
     def __init__(
@@ -87,6 +93,10 @@ class Agent:
         self._opening = 0
         self._opened = trio.Event()
         self._last_noise: jsonrpc.Noise | None = None
+        self.errors: deque[LogLine] = deque(maxlen=ERROR_LINES)
+        self.errors_count = 0
+        self._error_rest = b""
+        self.on_news: Callable[[], None] = _nothing
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -98,7 +108,7 @@ class Agent:
         """
         try:
             async with open_stdio(
-                self.spec.argv, cwd=self.cwd, env=self.environment
+                self.spec.argv, cwd=self.cwd, env=self.environment, on_stderr=self._on_stderr
             ) as self._transport:
                 self._connection = Connection(self._transport, self, clock=trio.current_time)
                 async with trio.open_nursery() as self._nursery:
@@ -111,6 +121,7 @@ class Agent:
                     await self._transport.aclose(self._grace)
         finally:
             self.ended.set()
+            self.on_news()
 
     async def _run_connection(self) -> None:
         assert self._connection is not None
@@ -119,6 +130,7 @@ class Agent:
         finally:
             self.error = self.error or self._connection.error
             self._stop.set()
+            self.on_news()
 
     async def _leave(self) -> None:
         for session in self.sessions.values():
@@ -191,6 +203,7 @@ class Agent:
             "fs": {"readTextFile": True, "writeTextFile": True},
             "terminal": policy.may_run_commands,
             "elicitation": {"form": {}, "url": {}},
+            "session": {"configOptions": {"boolean": {}}},
         }
         params = {
             "protocolVersion": PROTOCOL_VERSION,
@@ -299,6 +312,7 @@ class Agent:
         )
         if self.initialized is not None and self.initialized.name in MISSING_IS_EMPTY:
             session.files.missing_is_empty = True
+        session.on_news = self._tell_news
         self.sessions[ident] = session
         return session
 
@@ -436,6 +450,19 @@ class Agent:
     def on_batch(self) -> None:
         for session in self.sessions.values():
             session.on_batch()
+        self.on_news()
+
+    def _tell_news(self) -> None:
+        self.on_news()  # which the surface may have set since
+
+    def _on_stderr(self, data: bytes) -> None:
+        *lines, rest = (self._error_rest + data).split(b"\n")
+        self._error_rest = rest[:LOG_LINE]
+        now = trio.current_time()
+        self.errors.extend(LogLine(now, False, line[:LOG_LINE]) for line in lines)
+        self.errors_count += len(lines)
+        if lines:
+            self.on_news()
 
     async def serve_request(self, method: str, params: JSON) -> JSON:
         known = CLIENT_METHODS.get(method)
@@ -481,5 +508,14 @@ class Agent:
         return list(self._connection.log) if self._connection is not None else []
 
     @property
+    def log_count(self) -> int:
+        """How many messages there have been, those included that `log` has dropped."""
+        return self._connection.logged if self._connection is not None else 0
+
+    @property
     def pid(self) -> int | None:
         return self._transport.pid if self._transport is not None else None
+
+
+def _nothing() -> None:
+    return None

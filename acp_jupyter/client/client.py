@@ -36,6 +36,8 @@ class Client:
         policy: the permission policy for sessions opened from now on.
         current: the session that prompts go to; ``None`` before the first connect.
         on_session: called with each new session, before anything is shown of it.
+        on_news: called when anything about its agents may have changed; must be cheap.
+        starting: an agent is being started.
     """
 
     def __init__(self, *, environ: Mapping[str, str], version: str) -> None:
@@ -50,6 +52,8 @@ class Client:
         self.current: Session | None = None
         self.agent: Agent | None = None
         self.on_session: Callable[[Agent, Session], None] = _nothing
+        self.on_news: Callable[[], None] = _no_news
+        self.starting = False
 
     async def wait_open(self) -> None:
         """Wait until `run` runs."""
@@ -128,6 +132,7 @@ class Client:
     async def disconnect(self, *, grace: float = DISCONNECT_GRACE) -> Agent | None:
         """End the current agent; returns it, or ``None`` if there was none."""
         agent, self.agent, self.current = self.agent, None, None
+        self.on_news()
         if agent is None:
             return None
         await self._end(agent, grace)
@@ -199,17 +204,27 @@ class Client:
         policy = policy or self.policy
         check_outside(policy, [cwd])
         agent = Agent(spec, cwd=cwd, environ=self._environ, client_version=self._version)
-        await self._nursery.start(agent.serve)
-        self._agents.append(agent)
+        agent.on_news = self._tell_news
+        self.starting = True
+        self.on_news()
         try:
-            await agent.initialize(policy, limit=limit)
-            session = await self._open_session(agent, cwd, session_id, policy, limit)
-        except BaseException:
-            with trio.CancelScope(shield=True):
-                await self._end(agent, 0.0)
-            raise
-        self.agent, self.current = agent, session
-        return session
+            await self._nursery.start(agent.serve)
+            self._agents.append(agent)
+            try:
+                await agent.initialize(policy, limit=limit)
+                session = await self._open_session(agent, cwd, session_id, policy, limit)
+            except BaseException:
+                with trio.CancelScope(shield=True):
+                    await self._end(agent, 0.0)
+                raise
+            self.agent, self.current = agent, session
+            return session
+        finally:
+            self.starting = False
+            self.on_news()
+
+    def _tell_news(self) -> None:
+        self.on_news()  # which the surface may have set since
 
     async def _open_session(
         self, agent: Agent, cwd: str, session_id: str | None, policy: Policy, limit: float | None
@@ -240,4 +255,8 @@ class Client:
 
 
 def _nothing(_agent: Agent, _session: Session) -> None:
+    return None
+
+
+def _no_news() -> None:
     return None

@@ -33,6 +33,7 @@ from ..services.roots import Roots
 from ..services.terminals import TerminalService, TerminalView
 from ..session.cells import MAX_SOURCE
 from ..session.limits import NO_LIMITS, Limits, cost_of, exceeded
+from ..session.options import Option, options
 from ..session.prompt import check_prompt
 from ..session.reducer import Reducer
 from ..session.transcript import (
@@ -46,6 +47,7 @@ from ..session.transcript import (
     Transcript,
     Turn,
 )
+from .options import set_option
 from .questions import Questions
 
 JSON = Any
@@ -100,6 +102,8 @@ class Session:
         elicitations: who answers questions to the user in it.
         on_change: called when the transcript has changed; set by the surface.
         on_update: called with each update of the agent's, after it was applied.
+        on_news: called when a turn begins or ends, a question opens or closes, a file is served;
+            set by `Agent`.
         display_prefix: unique among all sessions, for display ids.
         loaded: it goes on from an earlier process of the agent's, by session/load.
     """
@@ -122,6 +126,7 @@ class Session:
         self.transcript = Transcript()
         self.reducer = Reducer(self.transcript, version, agent=agent.name, session=session_id)
         self.on_change: Callable[[], None] = _nothing
+        self.on_news: Callable[[], None] = _nothing
         self.elicitations = Elicitations(
             permissions, self.reducer, agent=agent.name, on_change=self._on_question
         )
@@ -209,6 +214,7 @@ class Session:
         self._heard = turn.started
         if on_start is not None:
             on_start(turn)
+        self.on_news()
         result: JSON = None
         error: ACPError | None = None
         answered = False
@@ -230,6 +236,7 @@ class Session:
                 watchers.cancel_scope.cancel()
         finally:
             self._watchers = None
+            self.on_news()
             self._cancel_questions()
             if not answered:  # whoever waited for the turn gave up on it
                 self._tell_cancel(turn)
@@ -282,6 +289,29 @@ class Session:
         )
         self.on_change()
 
+    # -- options -------------------------------------------------------------------------------
+
+    @property
+    def options(self) -> list[Option]:
+        """What the agent lets the user set, as it stands."""
+        return options(self.transcript.info)
+
+    async def set_option(self, ident: str, value: str | bool) -> None:
+        """Set a config option; of an older agent its mode or model. Also while a turn runs.
+
+        Args:
+            ident: of one of `options`.
+            value: one that it accepts.
+
+        Raises:
+            UsageError: the agent offers no such option, or no such value of it.
+            AgentUnresponsive: it does not answer.
+            ACPError: the agent refused.
+        """
+        await set_option(self.agent, self.session_id, self.reducer, ident, value)
+        self.on_change()
+        self.on_news()
+
     # -- cancelling ----------------------------------------------------------------------------
 
     def cancel(self) -> bool:
@@ -308,6 +338,7 @@ class Session:
 
     def _on_question(self) -> None:
         self.on_change()  # which the surface may have set anew since
+        self.on_news()
 
     def _cancel_questions(self) -> None:
         self.permissions.cancel()
@@ -441,6 +472,7 @@ class Session:
     def _on_file(self, event: FileEvent) -> None:
         self.reducer.file_event(event.operation, event.path, event.outcome, event.reason)
         self.on_change()
+        self.on_news()
 
     def _on_terminal(self, view: TerminalView) -> None:
         known = view.terminal_id in self.transcript.terminals

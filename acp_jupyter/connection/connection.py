@@ -143,6 +143,7 @@ class Connection:
         self.error: ACPError | None = None
         self.closed = trio.Event()
         self.log: deque[LogLine] = deque(maxlen=LOG_MESSAGES)
+        self.logged = 0
         self.last_received = self._now
         self.noise_count = 0
         self.ignored_answers = 0
@@ -244,6 +245,7 @@ class Connection:
             )
         line = jsonrpc.encode(message)
         self.log.append(LogLine(self._clock(), True, line[:LOG_LINE]))
+        self.logged += 1
         self._queue.append(line)
         self._queued += len(line)
         self._to_write.set()
@@ -283,6 +285,7 @@ class Connection:
     def _log_received(self, line: bytes) -> None:
         kept = line if len(line) < LOG_LINE else line[:LOG_LINE]
         self.log.append(LogLine(self._now, False, kept))
+        self.logged += 1
 
     def _take(self, frame: jsonrpc.Frame) -> None:
         if type(frame) is jsonrpc.Notification:

@@ -36,6 +36,13 @@ class CellContext:
         """Whether somebody is there who can answer and interrupt."""
         return bool(self.frontend.ask)
 
+    @property
+    def ident_in_notebook(self) -> str:
+        """The id that the notebook has for it, which JupyterLab sends along; may be empty."""
+        metadata = self.parent.get("metadata")
+        ident = metadata.get("cellId") if isinstance(metadata, dict) else None
+        return ident if isinstance(ident, str) and ident.isprintable() else ""
+
     def show(self, facts: Facts) -> None:
         """Show a table, in the way of the frontend."""
         if self.frontend.publish == "append":

@@ -25,6 +25,14 @@ class Completion:
     matches: list[str] = field(default_factory=list)
     types: list[dict[str, Any]] = field(default_factory=list)
 
+    def shifted(self, offset: int) -> Completion:
+        """The same in a text that has ``offset`` characters before this one."""
+        moved = [
+            {**kind, "start": kind["start"] + offset, "end": kind["end"] + offset}
+            for kind in self.types
+        ]
+        return Completion(self.start + offset, self.matches, moved)
+
 
 def _none(text: str) -> tuple[int, list[str]]:
     return len(text), []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from ..connection.portal import Portal
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ..questions.comms import CommTap
     from ..services.policy import Policy
     from .displays import Displays
+    from .live import Live
     from .mentions import PictureFolder
 
 SHUTDOWN_LIMIT: Final = 2.0
@@ -41,6 +43,7 @@ class Host:
     Attributes:
         interrupts: who gets SIGINT.
         links: by the name the user gave with ``--as``; the one without a name is "".
+        live: the connection to frontends, if a surface has made it.
     """
 
     def __init__(self, kernel: Any, tap: CommTap | None, environ: Mapping[str, str]) -> None:
@@ -50,18 +53,20 @@ class Host:
         self.portal = Portal()
         self.interrupts = Interrupts(kernel)
         self.links: dict[str, Link] = {}
+        self.live: Live | None = None
+        self._keys = count(1)
         self._anonymous: list[Link] = []
         self._policy: Policy | None = None
 
     def link(self, name: str = "") -> Link:
         """The link of that name, made if it is not there."""
         if name not in self.links:
-            self.links[name] = Link(self)
+            self.links[name] = Link(self, self._next_key(), name=name)
         return self.links[name]
 
     def new_link(self, *, quiet: bool) -> Link:
         """A link without a name, for a handle of the Python API."""
-        link = Link(self, quiet=quiet)
+        link = Link(self, self._next_key(), quiet=quiet)
         self._anonymous.append(link)
         return link
 
@@ -69,6 +74,15 @@ class Host:
         """Forget a link made by `new_link`."""
         if link in self._anonymous:
             self._anonymous.remove(link)
+            self.portal.run_soon(self.touch)
+
+    def touch(self) -> None:
+        """Something about an agent may have changed; on the trio thread."""
+        if self.live is not None:
+            self.live.touch()
+
+    def _next_key(self) -> str:
+        return f"link-{next(self._keys)}"
 
     @cached_property
     def displays(self) -> Displays:
@@ -126,7 +140,8 @@ class Host:
         cwd = session.cwd if session is not None else self.cwd
         return complete_mention(
             text_before_cursor,
-            names=[name for name in shell.user_ns if name not in shell.user_ns_hidden],
+            # A copy first: a cell may run beside this, and make variables.
+            names=[name for name in list(shell.user_ns) if name not in shell.user_ns_hidden],
             paths=typed_path_matches(cwd, text_before_cursor),
             cells=ShellCells(shell, running=False).count,
         )
@@ -190,18 +205,21 @@ class Host:
 
     def interrupt(self) -> bool:
         """Stop what runs for a cell, see `Link.interrupt`; from any thread."""
-        stopped = [link.interrupt() for link in self._all_links()]
+        stopped = [link.interrupt() for link in self.all_links()]
         return any(stopped)
 
     def close(self) -> None:
-        """End all agents and the trio thread."""
+        """End all agents, the trio thread and the connection to frontends."""
+        if self.live is not None:
+            self.live.close()
+            self.live = None
         if "pictures" in self.__dict__:
             self.pictures.close()
         if not self.portal.running:
             return
         jobs = [
             self.portal.submit(link.client.shutdown)
-            for link in self._all_links()
+            for link in self.all_links()
             if link.client is not None and not link.client.closed
         ]
         for job in jobs:
@@ -211,5 +229,6 @@ class Host:
                 pass  # stopping the portal cancels it, and the guard ends the processes
         self.portal.stop()
 
-    def _all_links(self) -> list[Link]:
+    def all_links(self) -> list[Link]:
+        """Those with names, then those of the Python API."""
         return [*self.links.values(), *self._anonymous]

@@ -52,6 +52,8 @@ class Link:
 
     Args:
         host: whose link it is.
+        key: unique among the host's links.
+        name: what the user gave with ``--as``; may be empty.
         quiet: show no banner, and of turns only the questions, unless asked for.
 
     Attributes:
@@ -60,8 +62,10 @@ class Link:
         spent: what they have taken.
     """
 
-    def __init__(self, host: Host, *, quiet: bool = False) -> None:
+    def __init__(self, host: Host, key: str, *, name: str = "", quiet: bool = False) -> None:
         self._host = host
+        self.key = key
+        self.name = name
         self._quiet = quiet
         self.queue: deque[Prompt] = deque()
         self.caps = NO_LIMITS
@@ -83,6 +87,11 @@ class Link:
     def session(self) -> Session | None:
         """The current session."""
         return self.client.current if self.client is not None else None
+
+    def cell_of(self, session: Session) -> str:
+        """Id of the notebook's cell that shows what happens in a session; may be empty."""
+        shown = self._shown.get(session.display_prefix)
+        return shown.cell.ident_in_notebook if shown is not None else ""
 
     def submit(
         self,
@@ -179,6 +188,7 @@ class Link:
         if self.client is None or self.client.closed:
             client = Client(environ=self._host.environ, version=__version__)
             client.on_session = self._on_session
+            client.on_news = self._host.touch
             client.policy = self._host.policy
             self._host.portal.submit(client.run)
             await client.wait_open()
@@ -322,6 +332,7 @@ class Link:
             show: publish all of it, or only the questions; by default as the link is.
         """
         shown = self._shown[session.display_prefix]
+        shown.cell = cell
         widgets, session.permissions.askers = self._askers(cell, session)
         output = self._output(cell, session, widgets, show=show)
         limits = within(limits, self.caps, self.spent)
@@ -372,7 +383,7 @@ class Link:
         self._shown = {prefix: shown for prefix, shown in self._shown.items() if shown.agent.alive}
         session.reducer.proposes_cells = self._host.settings.propose_cells
         pump = Pump(session)
-        self._shown[session.display_prefix] = _Shown(agent, pump)
+        self._shown[session.display_prefix] = _Shown(agent, pump, self._cell)
         pump.begin(session.transcript.turn, self._output(self._cell, session, None))
         pump.flush()  # what came before the session was known, or was loaded with it
         session.start_soon(pump.run)
@@ -428,11 +439,12 @@ class Link:
 
 
 class _Shown:
-    """A session whose changes are published."""
+    """A session whose changes are published, and the cell that shows them."""
 
-    def __init__(self, agent: Agent, pump: Pump) -> None:
+    def __init__(self, agent: Agent, pump: Pump, cell: CellContext) -> None:
         self.agent = agent
         self.pump = pump
+        self.cell = cell
 
 
 def _start_limit(cell: CellContext) -> float | None:

@@ -19,9 +19,10 @@ from ipykernel.ipkernel import IPythonKernel
 from .. import __version__
 from ..errors import ACPError
 from ..host.cell import CellContext, kernel_cell
-from ..host.completion import complete
+from ..host.completion import Completion, complete
 from ..host.host import Host
 from ..host.link import cancelled
+from ..host.live import Live
 from ..magics import AcpMagics, commands
 from ..questions.comms import CommTap
 from .cells import Cell, parse_cell, python_lines
@@ -65,6 +66,8 @@ class ACPKernel(IPythonKernel):
         self.host.displays.install()
         self.shell.input_transformer_manager.cleanup_transforms.append(python_lines)
         self.shell.register_magics(AcpMagics(self.shell, self.host, self._cell.get))
+        self.host.live = Live(self.host, self._tap, self._complete)
+        self.host.live.open()
 
     # -- messages that pass through ------------------------------------------------------------
 
@@ -254,17 +257,21 @@ class ACPKernel(IPythonKernel):
 
     # -- help while typing ---------------------------------------------------------------------
 
-    async def do_complete(self, code: str, cursor_pos: int) -> dict[str, Any]:
+    def _complete(self, code: str, cursor: int) -> Completion | None:
+        """In any thread; ``None`` where Python's completion is meant."""
         session = self.host.link().session
-        found = complete(
+        return complete(
             code,
-            cursor_pos,
-            line_magics=self._magics("line"),
-            cell_magics=self._magics("cell"),
+            cursor,
+            line_magics=list(self._magics("line")),
+            cell_magics=list(self._magics("cell")),
             agents=self.host.settings.agents,
             commands=session.transcript.info.commands if session is not None else [],
             mentions=self.host.complete,
         )
+
+    async def do_complete(self, code: str, cursor_pos: int) -> dict[str, Any]:
+        found = self._complete(code, cursor_pos)
         if found is None:
             return dict(super().do_complete(code, cursor_pos))
         return {

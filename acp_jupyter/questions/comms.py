@@ -11,6 +11,9 @@ questions go to standard input instead.
 
 A handler runs on that thread, in a copy of the context in which it was registered: what it sends
 belongs to the same cell as the widget. It must not block: it resolves a future through the portal.
+
+Beside the widgets of questions there are comms that frontends open (`CommTap.serve`). They belong
+to no cell; the tap alone knows them, ipykernel's comm manager never hears of them.
 """
 
 from __future__ import annotations
@@ -21,6 +24,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 CommHandler = Callable[[dict[str, Any]], None]
+OpenedHandler = Callable[[Any], None]
+
+OpenHandler = Callable[[str], None]
+"""Called with the id of a comm that a frontend has opened."""
+
+CloseHandler = Callable[[], None]
 
 CONTROL_TARGET: Final = "jupyter.widget.control"
 """Target of the comms by which a page that was loaded anew asks for the widgets' state."""
@@ -36,6 +45,8 @@ class CommTap:
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
         self._handlers: dict[str, tuple[contextvars.Context, CommHandler]] = {}
+        self._targets: dict[str, OpenHandler] = {}
+        self._opened: dict[str, tuple[OpenedHandler, CloseHandler]] = {}
         self._lock = threading.Lock()
 
     @classmethod
@@ -64,6 +75,26 @@ class CommTap:
         """Messages that are still on their way are dropped with the comm, unanswered."""
         with self._lock:
             self._handlers.pop(comm_id, None)
+
+    def serve(self, target: str, opened: OpenHandler | None) -> None:
+        """Have comms answered that frontends open for a target; ``None`` ends it. ``opened``
+        calls `adopt`."""
+        with self._lock:
+            if opened is None:
+                self._targets.pop(target, None)
+            else:
+                self._targets[target] = opened
+
+    def adopt(self, comm_id: str, handler: OpenedHandler, closed: CloseHandler) -> None:
+        """Let ``handler`` get the data of a comm's messages until `drop`; ``closed`` is called
+        each time that a frontend closes it."""
+        with self._lock:
+            self._opened[comm_id] = (handler, closed)
+
+    def drop(self, comm_id: str) -> None:
+        """End what `adopt` began."""
+        with self._lock:
+            self._opened.pop(comm_id, None)
 
     async def intercept(
         self, frames: list[Any], pass_on: Callable[[list[Any]], Awaitable[None]]
@@ -114,20 +145,32 @@ class CommTap:
         self, kind: str, content: dict[str, Any]
     ) -> Callable[[dict[str, Any], dict[str, Any]], None] | None:
         comm_id = content.get("comm_id")
+        if not isinstance(comm_id, str):
+            return None
         if kind == "comm_open":
+            with self._lock:
+                opened = self._targets.get(str(content.get("target_name")))
+            if opened is not None:
+                return lambda _message, _content: opened(comm_id)
             # Only while a question is open: at any other time the kernel answers by itself.
             if content.get("target_name") == CONTROL_TARGET and self._handlers:
                 return self._open_control
             return None
         with self._lock:
-            found = self._handlers.get(comm_id) if isinstance(comm_id, str) else None
+            found = self._handlers.get(comm_id)
+            ours = self._opened.get(comm_id)
+        if ours is not None:
+            take, closed = ours
+            if kind == "comm_close":
+                return lambda _message, _content: closed()
+            return lambda _message, content: take(content.get("data"))
         if found is None:
             return None
         context, handler = found
         if kind == "comm_close":
             return lambda _message, content: self.forget(content["comm_id"])
         # A context can only be entered once at a time; its copy is ours alone.
-        return lambda _message, content: context.copy().run(handler, content.get("data") or {})
+        return lambda _message, content: context.copy().run(handler, _data(content))
 
     def _open_control(self, message: dict[str, Any], content: dict[str, Any]) -> None:
         """A page was loaded anew while a question is open: let the widgets answer from here."""
@@ -147,3 +190,9 @@ class CommTap:
         comm = self._kernel.comm_manager.get_comm(comm_id)
         if comm is not None:
             comm.handle_msg({"content": {"comm_id": comm_id, "data": data}, "buffers": []})
+
+
+def _data(content: dict[str, Any]) -> dict[str, Any]:
+    """A message's data; what is no object says nothing to a widget."""
+    data = content.get("data")
+    return data if isinstance(data, dict) else {}

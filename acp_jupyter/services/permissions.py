@@ -75,6 +75,21 @@ class Asker(Protocol):
         """
 
 
+class _Open:
+    """A question that waits for the user.
+
+    Attributes:
+        scope: cancelled to withdraw it.
+        asking: cancelled when it was answered past the asker.
+        chosen: the answer; only the first counts.
+    """
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.asking = trio.CancelScope()
+        self.chosen: list[int | None] = []
+
+
 class Permissions:
     """Decides about the questions of one session.
 
@@ -95,7 +110,7 @@ class Permissions:
         self.policy = policy if isinstance(policy, Policy) else Policy(policy)
         self.remembered = remembered
         self.askers: Sequence[Asker] = ()
-        self._pending: dict[PermissionEntry, trio.CancelScope] = {}
+        self._pending: dict[PermissionEntry, _Open] = {}
 
     @property
     def mode(self) -> Mode:
@@ -124,10 +139,9 @@ class Permissions:
         """
         decision = self._unasked(entry, subject)
         if decision is None:
-            scope = trio.CancelScope()
-            self._pending[entry] = scope
+            question = self._pending[entry] = _Open()
             try:
-                with scope:
+                with question.scope:
                     decision = await self._by_user(entry, subject, unchanged)
             except trio.Cancelled:
                 done(Decision("cancelled", None, "agent", "the agent withdrew the request"))
@@ -144,8 +158,25 @@ class Permissions:
 
     def cancel(self) -> None:
         """Answer every pending question with ``cancelled``."""
-        for scope in self._pending.values():
-            scope.cancel()
+        for question in self._pending.values():
+            question.scope.cancel()
+
+    def answer(self, entry: PermissionEntry, chosen: int | None) -> bool:
+        """Take the user's answer from elsewhere than the asker, which is told by a cancellation.
+
+        Args:
+            entry: the question.
+            chosen: index of an option, or ``None`` for the client's own Deny.
+
+        Returns:
+            False, and changes nothing, if it does not wait for an answer any more.
+        """
+        question = self._pending.get(entry)
+        if question is None or question.chosen or question.scope.cancel_called:
+            return False
+        question.chosen.append(chosen)
+        question.asking.cancel()
+        return True
 
     def _unasked(self, entry: PermissionEntry, subject: Subject) -> Decision | None:
         """The decision of policy and memory; ``None`` where the user has to be asked."""
@@ -184,12 +215,19 @@ class Permissions:
         self, entry: PermissionEntry, subject: Subject, unchanged: Callable[[], bool]
     ) -> Decision:
         reasons = []
-        for asker in self.askers:
-            try:
-                chosen = await asker.ask(entry)
-            except CannotAsk as error:
-                reasons.append(str(error))
-                continue
+        question = self._pending[entry]
+        with question.asking:
+            for asker in self.askers:
+                try:
+                    chosen = await asker.ask(entry)
+                except CannotAsk as error:
+                    reasons.append(str(error))
+                    continue
+                if not question.chosen:
+                    question.chosen.append(chosen)
+                break
+        if question.chosen:
+            chosen = question.chosen[0]
             if chosen is None:
                 return denied(entry.options, "user", "")
             return self._answered(entry, subject, chosen, keep=unchanged())

@@ -40,6 +40,9 @@ UNKNOWN_KINDS: Final = 50
 SUBAGENTS: Final = 100
 """Subagents remembered; their ids are the agent's, as many as it likes."""
 
+LARGEST_COST: Final = 10**15
+"""A number beyond it is no amount; one with hundreds of digits cannot even be computed with."""
+
 STATES: Final = frozenset({"running", "idle", "requires_action", "unknown"})
 
 _ABSENT: Final[Any] = object()
@@ -180,6 +183,10 @@ class Reports:
         usage: Dict = {key: update[key] for key in ("used", "size", "cost") if key in update}
         if type(usage.get("used")) is not int:
             return False
+        cost = usage.get("cost")
+        amount = cost.get("amount") if type(cost) is dict else None
+        if type(amount) is int and abs(amount) > LARGEST_COST:
+            del usage["cost"]
         self.transcript.info.usage = usage
         turn = self.transcript.turn
         turn.usage.update(usage)

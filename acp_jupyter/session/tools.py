@@ -118,10 +118,16 @@ class Tools:
         if "diffs" in update:
             call.content = _with_diffs(call.content, before, update["diffs"])
         call.announced = call.announced or announce
+        self._turn_to(call, update)
         self._streamed_beside(call, update)
         if call.status in call.FINAL:
             self.end_terminals(call)
         self.transcript.touch(call)
+
+    def _turn_to(self, call: ToolCallEntry, update: Dict) -> None:
+        """The agent works where its newest location is."""
+        if "locations" in update and call.locations:
+            self.transcript.focus = dict(call.locations[-1])
 
     def _tool_call_content_chunk(self, update: Dict) -> bool:
         ident = identifier(update.get("toolCallId"))
