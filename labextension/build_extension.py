@@ -50,8 +50,8 @@ NPM_SECONDS = 600
 SKIP_VARIABLE = "ACP_JUPYTER_LABEXTENSION"
 WAYS_OUT = f"""\
 Either install Node.js {OLDEST_NODE} or newer with npm, let npm reach its registry, and try again;
-or set {SKIP_VARIABLE}=skip in the environment, to do without the JupyterLab extension: kernel,
-magics and command work as before."""
+or do without the JupyterLab extension: set {SKIP_VARIABLE}=skip in the environment.
+Kernel, magics and the command need neither."""
 
 
 class BuildFailed(Exception):
@@ -258,7 +258,8 @@ def _provide_packages(checkout: Checkout, node: Node, *, tools: bool) -> None:
         # No package that we use has to run anything when it is installed.
         _npm(checkout, node, "ci", "--ignore-scripts", "--no-progress", include)
     except BuildFailed as error:
-        raise BuildFailed(f"{error}\n{WAYS_OUT}") from error
+        next_step = "npm has to reach its registry." if tools else WAYS_OUT
+        raise BuildFailed(f"{error}\n{next_step}") from error
 
 
 # -- building ----------------------------------------------------------------------------------

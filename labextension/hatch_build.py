@@ -20,6 +20,7 @@ from build_extension import (
     NODE_REQUIREMENT,
     SHARE,
     STAMP,
+    WAYS_OUT,
     BuildFailed,
     Checkout,
     build,
@@ -45,8 +46,8 @@ def _node() -> list[str]:
     if needed:
         # Shown by frontends that show what a backend says, before they fail to install it.
         print(
-            f"{NODE_REQUIREMENT} is needed to build the JupyterLab extension: there is no Node.js"
-            " on the PATH that could.",
+            f"The JupyterLab extension has to be built, and no Node.js on the PATH can do it:"
+            f" {NODE_REQUIREMENT} from PyPI is needed.\nIf that cannot be had:\n{WAYS_OUT}",
             file=sys.stderr,
         )
     return [NODE_REQUIREMENT] if needed else []
