@@ -234,6 +234,14 @@ def test_an_interrupt_withdraws_the_buttons_and_a_late_click_does_nothing(
     assert not (kernel.cwd / name).exists()
 
 
+def test_replies_are_sent_by_the_stream_that_reads_their_socket(kernel: LiveKernel) -> None:
+    code = (
+        "%%python\nmanager = get_ipython().kernel.shell_channel_thread.manager\n"
+        "print(*{type(v).__name__ for k, v in vars(manager).items() if k.startswith('_shell_s')})"
+    )
+    assert kernel.run(code).expect_ok().text.strip() == "ZMQStream"
+
+
 def test_a_double_click_answers_once(kernel: LiveKernel) -> None:
     cell, page = _ask(kernel, "double.txt", None)
     allow = page.buttons()["Allow once"]

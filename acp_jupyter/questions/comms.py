@@ -48,6 +48,7 @@ class CommTap:
         self._targets: dict[str, OpenHandler] = {}
         self._opened: dict[str, tuple[OpenedHandler, CloseHandler]] = {}
         self._lock = threading.Lock()
+        self._mended = False
 
     @classmethod
     def supported(cls, kernel: Any) -> bool:
@@ -100,6 +101,8 @@ class CommTap:
         self, frames: list[Any], pass_on: Callable[[list[Any]], Awaitable[None]]
     ) -> None:
         """Answer a message here, or pass it on. Called on the shell channel thread."""
+        if not self._mended:
+            self._mend()
         message = self._peek(frames)
         if message is None:
             await pass_on(frames)
@@ -118,6 +121,14 @@ class CommTap:
             handled(message, content)
         finally:
             self._kernel._publish_status("idle", "shell", parent=parent)
+
+    def _mend(self) -> None:
+        """Before 7.4 ipykernel sends replies past the stream that reads the same socket; a click
+        that comes just then, and all that follow it, are not noticed any more (its issue 1554)."""
+        manager = self._kernel.shell_channel_thread.manager
+        if hasattr(manager, "_shell_socket"):
+            manager._shell_socket = self._kernel.shell_stream  # sends as the socket does
+        self._mended = True
 
     def _peek(self, frames: list[Any]) -> dict[str, Any] | None:
         """The message with its content still packed, if it is a comm's; checks no signature, so
