@@ -15,6 +15,9 @@ const WORDS: Record<Status, string> = {
 /** What is shown of several links: the one that wants the user most. */
 const URGENCY: readonly Status[] = ['waiting', 'working', 'starting', 'idle', 'ended', 'none'];
 
+/** Characters of a session's title: mode and cost are to have room beside it. */
+const TITLE_LENGTH = 24;
+
 export function statusWords(status: Status): string {
   return WORDS[status] ?? status;
 }
@@ -74,12 +77,19 @@ export function costText(cost: { amount: number; currency: string }): string {
   }
 }
 
+function shortened(title: string): string {
+  const characters = Array.from(title);
+  return characters.length > TITLE_LENGTH
+    ? `${characters.slice(0, TITLE_LENGTH - 1).join('')}…`
+    : title;
+}
+
 /** Beside the status: agent, session, mode, model, context in use, cost. */
 export function linkParts(link: ILinkState): string[] {
   const percent = contextPercent(link.usage);
   return [
     linkName(link),
-    link.session?.title ?? '',
+    shortened(link.session?.title ?? ''),
     ...setNames(link),
     percent === null ? '' : `${percent} %`,
     link.usage.cost === undefined ? '' : costText(link.usage.cost)

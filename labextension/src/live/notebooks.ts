@@ -2,7 +2,7 @@
  * The agents of all open notebooks: a channel to the kernel of each that speaks of them.
  *
  * Which does: the "ACP Agent" kernel; a Python kernel whose notebook loads acp_jupyter, or that
- * says by itself that it is loaded. Others are not asked: they would complain in their log.
+ * says by a comm that it is loaded, now or earlier. Others are not asked: they would complain in their log.
  */
 
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
@@ -10,7 +10,7 @@ import type { Kernel, Session } from '@jupyterlab/services';
 import type { IDisposable } from '@lumino/disposable';
 import { Signal } from '@lumino/signaling';
 
-import type { FromKernel, ILinkState, Request } from '../protocol';
+import { HELLO_TARGET, type FromKernel, type ILinkState, type Request } from '../protocol';
 import type { ILive, ILiveNotebook } from '../tokens';
 import { Channels, type Channel } from './channel';
 
@@ -86,26 +86,41 @@ export class LiveNotebook implements ILiveNotebook, IDisposable {
       channel.changed.connect(this._onChanged);
       channel.received.connect(this._onReceived);
       channel.disposed.connect(this._onChannelDisposed);
-      void this._open(channel, kernel);
+      if (kernel.name === AGENT_KERNEL) {
+        channel.open();
+      } else {
+        void this._openIfItSpeaks(channel, kernel);
+      }
     }
     this.changed.emit();
   }
 
-  private async _open(channel: Channel, kernel: Kernel.IKernelConnection): Promise<void> {
-    const speaks = kernel.name === AGENT_KERNEL || (await this._usesAgents(kernel));
-    if (speaks && this._channel === channel) {
-      channel.open();
+  private async _openIfItSpeaks(channel: Channel, kernel: Kernel.IKernelConnection): Promise<void> {
+    try {
+      if (!(await this._speaks(kernel)) || this._channel !== channel) {
+        return;
+      }
+    } catch (error) {
+      if (kernel.isDisposed || this._channel !== channel) {
+        return; // It went before it could tell.
+      }
+      throw error;
     }
+    channel.open();
   }
 
-  private async _usesAgents(kernel: Kernel.IKernelConnection): Promise<boolean> {
+  private async _speaks(kernel: Kernel.IKernelConnection): Promise<boolean> {
     await this.panel.context.ready;
     const cells = [...(this.panel.content.model?.cells ?? [])];
     if (cells.some(cell => cell.type === 'code' && USES_AGENTS.test(cell.sharedModel.source))) {
       return true;
     }
-    // Last: a kernel that does not start never tells.
-    return (await kernel.info).language_info.name === AGENT_KERNEL;
+    // A kernel that does not start, or is busy, tells no more than that.
+    if ((await kernel.info).language_info.name === AGENT_KERNEL) {
+      return true;
+    }
+    const { content } = await kernel.requestCommInfo({ target_name: HELLO_TARGET });
+    return content.status === 'ok' && Object.keys(content.comms).length > 0;
   }
 
   private _onChanged = (): void => {

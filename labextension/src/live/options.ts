@@ -51,7 +51,7 @@ export class OptionControls {
   }
 
   private _select(option: IOption): HTMLElement {
-    const select = element('select', { class: 'jp-mod-styled', title: option.description });
+    const select = element('select', { class: 'acp-Field', title: option.description });
     const groups = new Map<string, HTMLElement>();
     for (const { value, name, description, group } of option.values) {
       const parent = group === '' ? select : (groups.get(group) ?? optionGroup(group));
@@ -106,7 +106,7 @@ class LinkControls {
   constructor(notebook: ILiveNotebook, link: string) {
     this._options = new OptionControls(notebook, link);
     this._cancel = button('Cancel turn', () => ask(notebook, { type: 'cancel', link }), {
-      class: 'jp-mod-styled jp-mod-warn'
+      class: 'acp-Button'
     });
     this.node.append(this._heading, this._status, this._options.node, this._none, this._cancel);
   }
@@ -149,7 +149,7 @@ export class OptionsPopup implements IDisposable {
       link => new LinkControls(_notebook, link.key),
       (view, link) => view.update(link)
     );
-    const panel = button('Open the Agents panel', openPanel, { class: 'jp-mod-styled' });
+    const panel = button('Open the Agents panel', openPanel, { class: 'acp-Button' });
     panel.addEventListener('click', () => this.dispose());
     this.node.append(links, panel);
     this._update();

@@ -27,7 +27,7 @@ class Choices {
     text: 'This browser does not let the page show notifications. Allow them for this address in the browser’s settings.'
   });
   private _follow: HTMLInputElement | null = null;
-  private _notifications = element('select', { class: 'jp-mod-styled' });
+  private _notifications = element('select', { class: 'acp-Field' });
 
   constructor(
     private readonly _preferences: IPreferences,

@@ -35,7 +35,9 @@ export function notebookName(notebook: ILiveNotebook): string {
   return notebook.panel.context.path.split('/').pop() ?? '';
 }
 
-const DENY = { index: null, label: 'Deny', kind: 'reject_once' };
+type Choice = IQuestion['choices'][number];
+
+const DENY: Choice = { index: null, label: 'Deny', kind: 'reject_once' };
 
 class QuestionItem {
   readonly node: HTMLElement;
@@ -47,7 +49,8 @@ class QuestionItem {
     show: (open: IOpenQuestion) => void
   ) {
     const { notebook, link, question } = _open;
-    const from = `${linkName(link)} in ${notebookName(notebook)}`;
+    const tool = ['', 'other'].includes(question.tool) ? '' : ` · ${question.tool}`;
+    const from = `${linkName(link)} in ${notebookName(notebook)}${tool}`;
     this._answers.setAttribute('aria-label', `Answer: ${question.title}`);
     if (question.kind === 'permission') {
       this._addChoices(question);
@@ -79,10 +82,12 @@ class QuestionItem {
 
   private _addChoices(question: IQuestion): void {
     const { choices } = question;
-    const all = choices.some(choice => choice.index === null) ? choices : [...choices, DENY];
-    for (const { index, label, kind } of all) {
+    const canDeny = choices.some(({ index, kind }) => index === null || kind.startsWith('reject'));
+    for (const choice of canDeny ? choices : [...choices, DENY]) {
       this._answers.append(
-        button(label, () => this._answer(index), { class: `acp-Button ${colour(kind)}` })
+        button(choice.label, () => this._answer(choice.index), {
+          class: `acp-Button ${colour(choice)}`
+        })
       );
     }
   }
@@ -98,11 +103,12 @@ class QuestionItem {
   }
 }
 
-function colour(kind: string): string {
-  if (kind.startsWith('allow')) {
+/** By the kind that we know, never by the agent's words; an unknown kind is neutral. */
+function colour({ index, kind }: Choice): string {
+  if (kind.startsWith('allow') && index !== null) {
     return 'acp-mod-allow';
   }
-  return kind.startsWith('reject') || kind === '' ? 'acp-mod-deny' : '';
+  return kind.startsWith('reject') || index === null ? 'acp-mod-deny' : '';
 }
 
 export class QuestionList {

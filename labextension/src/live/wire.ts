@@ -118,10 +118,11 @@ export class WireLog {
 }
 
 function lineNode(line: IWireLine): HTMLElement {
+  const milliseconds = `${line.time % 1000} ms`;
   const summary = element(
     'summary',
     {},
-    element('span', { class: 'acp-Wire-time', text: timeText(line.time) }),
+    element('span', { class: 'acp-Wire-time', text: timeText(line.time), title: milliseconds }),
     element('span', {
       class: 'acp-Wire-arrow',
       text: ARROWS[line.direction] ?? '?',
@@ -168,7 +169,7 @@ function prettyText(text: string): string {
 
 function timeText(time: number): string {
   const date = new Date(time);
-  return Number.isNaN(date.getTime()) ? '' : date.toISOString().slice(11, 23);
+  return Number.isNaN(date.getTime()) ? '' : date.toTimeString().slice(0, 8);
 }
 
 interface IRecordable {
@@ -176,12 +177,11 @@ interface IRecordable {
   link: ILinkState;
 }
 
-/** Whether the wire of one link is shown. */
+/** Whether the wire of one link is shown. It goes with the comm, which alone knows of it. */
 class RecordSwitch {
   readonly node: HTMLElement;
 
   private _input: HTMLInputElement;
-  private _connected = true;
   private _text: Node;
 
   constructor(private readonly _recordable: IRecordable) {
@@ -191,13 +191,8 @@ class RecordSwitch {
     this._text = node.lastChild ?? node;
   }
 
-  /** A comm that was opened anew knows nothing of the switch. */
   update({ notebook, link }: IRecordable): void {
     setText(this._text, `${linkName(link)} in ${notebookName(notebook)}`);
-    if (notebook.connected && !this._connected && this._input.checked) {
-      void this._send();
-    }
-    this._connected = notebook.connected;
   }
 
   private async _send(): Promise<void> {
@@ -256,7 +251,7 @@ export class WireInspector implements IDisposable {
     const { log } = this;
     const filter = element('input', {
       type: 'search',
-      class: 'jp-mod-styled',
+      class: 'acp-Field',
       placeholder: 'Filter',
       'aria-label': 'Show only lines that contain'
     });
