@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 
@@ -24,25 +25,68 @@ def test_plain_text_is_escaped_and_has_no_markup():
     ("codes", "css"),
     [
         ("31", "color:#e75c58"),
-        ("92", "color:#007427"),
-        ("44", "background:#208ffb"),
-        ("107", "background:#a1a6b2"),
+        ("92", "color:#1a823d"),
+        ("44", "color:#000000;background:#208ffb"),
+        ("107", "color:#000000;background:#a1a6b2"),
         ("1", "font-weight:bold"),
         ("3", "font-style:italic"),
         ("4", "text-decoration:underline"),
         ("4;9", "text-decoration:line-through underline"),
         ("1;31", "color:#e75c58;font-weight:bold"),
-        ("38;5;9", "color:#b22b31"),
-        ("38;5;120", "color:#87ff87"),
-        ("48;5;244", "background:#808080"),
-        ("38;2;1;2;255", "color:#0102ff"),
-        ("38:2:1:2:255", "color:#0102ff"),
-        ("31;7", "color:var(--jp-layout-color0,#fff);background:#e75c58"),
+        ("38;5;9", "color:#ba4046"),
+        ("38;5;120", "color:#5fb35f"),
+        ("48;5;244", "color:#000000;background:#808080"),
+        ("38;2;1;2;255", "color:#4d4eff"),
+        ("38:2:1:2:255", "color:#4d4eff"),
+        ("31;7", "color:#000000;background:#e75c58"),
+        ("7", "color:var(--jp-layout-color0,#fff);background:var(--jp-content-font-color1,#333)"),
+        ("37", "color:var(--jp-content-font-color1,#757575)"),
+        ("90", "color:var(--jp-content-font-color2,#757575)"),
+        ("97;44", "color:#000000;background:#208ffb"),
+        ("38;5;15;48;5;17", "color:#a1a6b2;background:#00005f"),
         ("38;2;999;0;0", "color:#ff0000"),
     ],
 )
 def test_a_graphic_rendition_becomes_one_style(codes, css):
     assert ansi.to_html(f"\x1b[{codes}mx\x1b[0my") == f'<span style="{css}">x</span>y'
+
+
+def contrast(one: str, other: str) -> float:
+    """As WCAG 2 defines it, with its own transfer function."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        red, green, blue = (c / 12.92 if c <= 0.04 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("page", ["#ececec", "#212121"])
+def test_text_in_any_colour_can_be_read_on_light_and_dark_pages(page):
+    for red, green, blue in itertools.product((0, 60, 130, 200, 255), repeat=3):
+        source = ansi.to_html(f"\x1b[38;2;{red};{green};{blue}mx")
+        for colour in re.findall(r'"color:(#[^"]+)"', source):
+            assert contrast(colour, page) > 1.8, source
+
+
+def test_text_on_any_background_can_be_read():
+    for fore, back in itertools.product(range(16, 256, 7), range(0, 256, 5)):
+        for codes in (f"48;5;{back}", f"38;5;{fore};48;5;{back}", f"38;5;{back};7"):
+            source = ansi.to_html(f"\x1b[{codes}mx")
+            [(colour, below)] = re.findall(r'"color:(#\w+);background:(#\w+)"', source)
+            assert contrast(colour, below) > 2.3, source
+
+
+def test_the_last_lines_can_be_had_apart_with_their_styles():
+    text = "one\n\x1b[31mtwo\nthree\nfour"
+    red = '<span style="color:#e75c58">{}</span>'.format
+    early, count, last = ansi.to_html_split(text, 2)
+    assert (bare(early), count) == ("one\ntwo", 2)
+    assert last == f"{red('three')}\n{red('four')}"
+    assert ansi.to_html_split(text, 4) == ("", 0, ansi.to_html(text))
+    assert ansi.to_html_split("", 1) == ("", 0, "")
 
 
 @pytest.mark.parametrize("clear", ["0", "", "39", "22;39"])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_jupyter.rendering import diff
-from acp_jupyter.rendering.diff import MAX_LINES, compare, patch_counts
+from acp_jupyter.rendering.diff import FOLDED_LINES, MAX_LINES, compare, patch_counts
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "  d", "e\tf"]), max_size=40)
 
@@ -132,7 +132,54 @@ def test_a_git_patch_is_counted_and_coloured_by_its_hunks_only():
     )
     assert patch_counts(patch) == (2, 1)
     source = diff.patch_to_html(patch)
-    assert source.count("rgba(46,160,67") >= 1
-    assert re.sub(r"<[^>]+>", "", source) == patch
+    assert source.count("rgba(46,160,67") == 1
+    assert re.sub(r"<[^>]+>", "", source) == (
+        "diff --git a/x b/x\nindex 1..2 100644\n--- a/x\n+++ b/x"
+        "1 1   same\n2   - - old\n  2 + + new\n  3 + more\n"
+    )
     assert diff.patch_to_text(patch) == patch.rstrip("\n")
     assert "too many to show" in diff.patch_to_html("+x\n" * 6_000)
+
+
+def bare(source):
+    return re.sub(r"<[^>]+>", "", source)
+
+
+def test_each_file_of_a_patch_has_its_header_and_its_own_line_numbers():
+    patch = (
+        "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -7 +7,2 @@ def f():\n same\n+more\n"
+        "@@ -20,0 +22 @@\n+late\n\\ No newline at end of file\n"
+        "--- a/y\n+++ b/y\n@@ -1 +0,0 @@\n-gone\n"
+    )
+    assert bare(diff.patch_to_html(patch)) == (
+        "diff --git a/x b/x\n--- a/x\n+++ b/x"
+        " ⋯  6 unchanged lines\n 7  7   same\n    8 + more\n"
+        " ⋯  13 unchanged lines\n   22 + late\n"
+        "--- a/y\n+++ b/y"
+        "1   - gone\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "@@ -1 +1 @@\n-old\n+new\n+beyond what the head says\n-and this\n",
+        "@@ -1,9 +1,9 @@\n-old\n",
+        "@@ -0,0 +1,999999999 @@\n+x\nno line of a hunk\n+y\n",
+        "@@ -999999999,1 +999999999,1 @@\n-x\n+y\n",
+        "@@ -1 +1 @@",
+        "",
+        "\n\n",
+    ],
+)
+def test_no_line_of_a_malformed_patch_is_left_out(patch):
+    source = bare(diff.patch_to_html(patch))
+    for line in patch.split("\n"):
+        if not line.startswith("@@"):
+            assert line.lstrip("+-") in source
+
+
+def test_a_long_diff_says_that_it_is_long():
+    assert not compare("", numbered(FOLDED_LINES)).is_long
+    assert compare("", numbered(FOLDED_LINES + 1)).is_long
+    assert not compare(numbered(1_000), numbered(1_000, {500})).is_long

@@ -62,10 +62,10 @@ CLASSES = {"highlight", "mathjax_ignore", "tex2jax_ignore"} | set(highlighting.C
 PROPERTIES = (
     "color|background|border-left|border-left-color|border-radius|margin|margin-bottom|padding"
     "|opacity|font-size|font-weight|font-style|text-decoration|text-align|display|overflow"
-    "|white-space|max-height|max-width"
+    "|white-space|max-height|max-width|font-family|overflow-wrap"
 )
 COLOUR = r"rgba\([0-9.,]+\)|#[0-9a-f]{3,6}"
-VALUE = rf"(?:var\(--jp-[a-z0-9-]+,(?:{COLOUR})\)|{COLOUR}|[a-z0-9.% -]+)+"
+VALUE = rf"(?:var\(--jp-[a-z0-9-]+,(?:{COLOUR}|monospace)\)|{COLOUR}|[a-z0-9.% -]+)+"
 STYLE = re.compile(rf"(?:(?:{PROPERTIES}):{VALUE}(?:;|\Z))+")
 MEDIA = re.compile(
     r"data:(image/(png|jpeg|gif|webp)|audio/(wav|mpeg|ogg));base64,[A-Za-z0-9+/]+={0,2}"

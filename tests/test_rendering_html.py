@@ -172,6 +172,36 @@ def test_a_diff_is_shown_with_its_path_counts_and_lines():
     )
 
 
+def test_a_row_sums_its_diffs_up_and_a_long_diff_waits_to_be_opened():
+    long = "".join(f"{number}\n" for number in range(200))
+    items = [
+        {"type": "diff", "path": "a", "oldText": "x\n", "newText": "y\nz\n"},
+        {"type": "diff", "path": "b", "oldText": "", "newText": long},
+    ]
+    source = render(make(ToolCallEntry, title="x", content=items))
+    assert "+202 \N{MINUS SIGN}1" in read(make(ToolCallEntry, title="x", content=items))
+    assert re.findall(r"<details( open)?>", source) == [" open", " open", ""]
+
+
+def test_nothing_that_is_preformatted_scrolls_because_paper_does_not():
+    entry = make(
+        ToolCallEntry,
+        status="failed",
+        raw_input="x\n" * 500,
+        content=[{"type": "diff", "path": "a", "oldText": "", "newText": "y" * 500}],
+    )
+    assert "max-height" not in render(entry)
+    assert "white-space:pre-wrap" in render(entry)
+
+
+def test_what_permission_is_asked_for_leaves_room_for_the_choices():
+    call = make(ToolCallEntry, title="x", raw_input="x\n" * 500)
+    entry = make(PermissionEntry, title="x", tool_call=call)
+    before, _, rest = render(entry).partition('<div style="max-height:32em;overflow:auto">')
+    assert "x\nx\nx" not in before
+    assert "x\nx\nx" in rest.split("Choices: ")[0]
+
+
 def test_a_diff_of_version_2_is_its_changes_and_its_patch():
     item = {
         "type": "diff",
@@ -183,10 +213,33 @@ def test_a_diff_of_version_2_is_its_changes_and_its_patch():
     }
     seen, written = both(make(ToolCallEntry, title="x", content=[item]))
     assert "+1 \N{MINUS SIGN}1" in seen
-    for part in ("move a → b", "add c (binary)", "-old\n+new"):
+    for part in ("move a → b", "add c (binary)"):
         assert part in seen
-        assert part in written.replace("\n  ", "\n")
+        assert part in written
+    assert "1   - old\n  1 + new" in seen
+    assert "-old\n+new" in written.replace("\n  ", "\n")
     assert "nothing" in read(make(ToolCallEntry, content=[{"type": "diff", "x": "nothing"}]))
+
+
+def test_the_last_lines_of_a_terminal_are_seen_and_the_earlier_ones_folded():
+    output = "".join(f"line {number}\n" for number in range(100))
+    state = TerminalState("t", argv=["make"], output=output, exit_code=2, running=False)
+    call = make(
+        ToolCallEntry,
+        kind="execute",
+        status="failed",
+        raw_input={"command": "make"},
+        content=[{"type": "terminal", "terminalId": "t"}],
+    )
+    source = render(call, t=state)
+    assert source.count("$ make") == 1
+    earlier, last = re.search(r"<details><summary>(.*?)</details>(.*)", source, re.DOTALL).groups()
+    assert "70 earlier lines" in earlier
+    assert "line 69" in earlier
+    assert "line 70\n" in last
+    assert "line 99" in last
+    state.output = "short\n"
+    assert "<details>" not in render(call, t=state)
 
 
 def test_a_terminal_is_its_command_its_coloured_output_and_its_end():

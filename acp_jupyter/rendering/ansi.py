@@ -7,8 +7,9 @@ bars begin) is obeyed. All other sequences (titles, links, clipboard, cursor) ar
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
@@ -17,7 +18,7 @@ from typing import Final
 from .characters import SEQUENCE, visible
 from .elements import Safe, escape
 
-# JupyterLab's own colours for stream output; they can be read on white and on black.
+# JupyterLab's own colours for stream output.
 _BASIC: Final = (
     "#3e424d #e75c58 #00a250 #ddb62b #208ffb #d160c4 #60c6c8 #c5c1b4 "
     "#5f6672 #b22b31 #007427 #b27d12 #0065ca #a03196 #258f8f #a1a6b2"
@@ -37,6 +38,14 @@ CSS: Final = {
     "faint": "opacity:.6",
     "italic": "font-style:italic",
 }
+
+GAMMA: Final = 2.2
+MIN_CONTRAST: Final = 2.5
+DARKEST, LIGHTEST = 0.14, 0.36
+"""Luminance of text that stands out from our background, be that light or dark."""
+
+GREY: Final = 48
+"""Up to this difference between red, green and blue, the text colour of the theme will do."""
 
 _TOKEN = re.compile(
     r"(?:\x1b\[|\x9b)(?P<sgr>[0-9;:]*)m"
@@ -188,10 +197,11 @@ def _indexed(index: int) -> str:
 def _css(style: Style) -> Safe:
     colour, background = style.colour, style.background
     if "inverse" in style.flags:
-        colour, background = (
-            background or "var(--jp-layout-color0,#fff)",
-            colour or "var(--jp-content-font-color1,#333)",
-        )
+        plain = not colour and not background
+        colour, background = background, colour or "var(--jp-content-font-color1,#333)"
+        if plain:
+            colour = "var(--jp-layout-color0,#fff)"
+    colour = _readable(colour, background)
     rules = [f"color:{colour}"] if colour else []
     rules += [f"background:{background}"] if background else []
     rules += [CSS[flag] for flag in sorted(style.flags) if flag in CSS]
@@ -201,10 +211,80 @@ def _css(style: Style) -> Safe:
     return Safe(";".join(rules))
 
 
+# -- colours that can be read on light and on dark pages --------------------------------------
+
+
+def _readable(colour: str, background: str) -> str:
+    """A text colour like the one that was asked for, which can be read where it will stand.
+
+    Programs choose colours for the background of a terminal, and do not know ours.
+    """
+    if background.startswith("#"):
+        below = _luminance(background)
+        if colour and _contrast(_luminance(colour), below) >= MIN_CONTRAST:
+            return colour
+        return max("#000000", "#ffffff", key=lambda c: _contrast(_luminance(c), below))
+    if not colour.startswith("#"):
+        return colour
+    light = _luminance(colour)
+    if DARKEST <= light <= LIGHTEST:
+        return colour
+    channels = _channels(colour)
+    if max(channels) - min(channels) < GREY:
+        number = 1 if light > LIGHTEST else 2  # dark grey is what programs have for the unimportant
+        return f"var(--jp-content-font-color{number},#757575)"
+    if light > LIGHTEST:
+        factor = (LIGHTEST / light) ** (1 / GAMMA)
+        return _hex([channel * factor for channel in channels])
+    for tenths in range(1, 10):  # of white, mixed in until it is light enough
+        mixed = _hex([channel + (255 - channel) * tenths / 10 for channel in channels])
+        if _luminance(mixed) >= DARKEST:
+            return mixed
+    raise AssertionError("nine tenths of white are light enough")
+
+
+def _channels(colour: str) -> list[int]:
+    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+
+
+def _hex(channels: Iterable[float]) -> str:
+    return "#" + "".join(f"{round(channel):02x}" for channel in channels)
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance, from 0 for black to 1 for white."""
+    red, green, blue = (math.pow(channel / 255, GAMMA) for channel in _channels(colour))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _contrast(one: float, other: float) -> float:
+    """Contrast ratio of two luminances, as WCAG 2 defines it."""
+    return (max(one, other) + 0.05) / (min(one, other) + 0.05)
+
+
+# -- output -----------------------------------------------------------------------------------
+
+
 def to_html(text: str) -> Safe:
     """Terminal output as HTML for the inside of a ``pre``."""
+    return _html(_runs(text))
+
+
+def to_html_split(text: str, last: int) -> tuple[Safe, int, Safe]:
+    """The same in two parts: what comes before the ``last`` lines, how many lines that is, and
+    the ``last`` lines."""
+    runs = list(_runs(text))
+    ends = [index for index, (content, _) in enumerate(runs) if content == "\n"]
+    early = len(ends) + 1 - last
+    if early <= 0:
+        return Safe(), 0, _html(runs)
+    cut = ends[early - 1]
+    return _html(runs[:cut]), early, _html(runs[cut + 1 :])
+
+
+def _html(runs: Iterable[tuple[str, Style]]) -> Safe:
     parts = []
-    for style, group in groupby(_runs(text), key=lambda run: run[1]):
+    for style, group in groupby(runs, key=lambda run: run[1]):
         content = escape("".join(run for run, _ in group))
         css = _css(style)
         parts.append(f'<span style="{css}">{content}</span>' if css else content)

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Final
 
 from .characters import visible
-from .elements import Safe, el, escape, muted
+from .elements import BAD, GOOD, PRE, Safe, el, escape, join, muted
 
 CONTEXT: Final = 3
 MAX_LINES: Final = 5_000
@@ -26,12 +26,10 @@ MAX_EDITS: Final = 800
 
 ADDED = Safe("display:block;background:rgba(46,160,67,.2)")
 REMOVED = Safe("display:block;background:rgba(248,81,73,.2)")
-TABLE = Safe(
-    "margin:.2em 0;padding:.3em .6em;max-height:32em;overflow:auto;border-radius:3px;"
-    "white-space:pre;background:rgba(127,127,127,.1)"
-)
+FOLDED_LINES: Final = 60
+"""Lines from which on a diff waits to be opened."""
 
-_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@")
+_HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 
 Edit = tuple[str, str]
 """A sign (``" "``, ``"+"``, ``"-"``) and a line."""
@@ -74,6 +72,10 @@ class Diff:
     @property
     def summary(self) -> str:
         return counts_text(self.added, self.removed)
+
+    @property
+    def is_long(self) -> bool:
+        return sum(len(hunk.edits) for hunk in self.hunks) > FOLDED_LINES
 
 
 @lru_cache(maxsize=16)
@@ -240,7 +242,7 @@ def to_html(diff: Diff) -> Safe:
             parts.append(muted(f"{'⋯':>{width}}  {hunk.old - last:,} unchanged lines\n"))
         parts += _hunk_html(hunk, width)
         last = hunk.ends()[0]
-    body = el("pre", parts, style=TABLE) if parts else None
+    body = el("pre", parts, style=PRE) if parts else None
     return el("div", body, muted(diff.note) if diff.note else None)
 
 
@@ -280,6 +282,12 @@ def counts_text(added: int, removed: int) -> str:
     return f"+{added:,} \N{MINUS SIGN}{removed:,}"
 
 
+def counts_html(added: int, removed: int) -> Safe:
+    """The same in colour."""
+    plus, minus = counts_text(added, removed).split()
+    return join([el("span", plus, style=GOOD), " ", el("span", minus, style=BAD)])
+
+
 # -- patches ----------------------------------------------------------------------------------
 
 
@@ -307,19 +315,61 @@ def _patch_lines(patch: str) -> tuple[list[str], str]:
 
 
 def patch_to_html(patch: str) -> Safe:
-    """A git patch, coloured."""
+    """A git patch with line numbers: its header lines, and the hunks between them."""
     lines, note = _patch_lines(patch)
-    parts = []
-    for style, group in groupby(lines, key=_patch_style):
-        text = "".join(f"{_shorten(line)}\n" for line in group)
-        parts.append(el("span", text, style=style) if style is not None else text)
-    return el("div", el("pre", parts, style=TABLE), muted(note) if note else None)
+    parts: list[Safe] = []
+    header: list[str] = []
+    hunks: list[Hunk] = []
+
+    def finish() -> None:
+        if header:
+            parts.append(el("pre", muted("\n".join(map(_shorten, header))), style=PRE))
+        if hunks:
+            parts.append(to_html(Diff("edited", 0, 0, tuple(hunks))))
+        header.clear()
+        hunks.clear()
+
+    for part in _patch_parts(lines):
+        if isinstance(part, Hunk):
+            hunks.append(part)
+        else:
+            if hunks:
+                finish()
+            header.append(part)
+    finish()
+    return el("div", parts, muted(note) if note else None)
 
 
-def _patch_style(line: str) -> Safe | None:
-    if line.startswith(("+++", "---", "diff ", "index ", "@@")):
-        return Safe("opacity:.7")
-    return {"+": ADDED, "-": REMOVED}.get(line[:1])
+def _patch_parts(lines: list[str]) -> Iterator[str | Hunk]:
+    """The lines of a patch that are outside of hunks, and the hunks.
+
+    A hunk ends where its head says so. Changes beyond that, and what cuts it short, are not hidden.
+    """
+    at = 0
+    while at < len(lines):
+        head = _HUNK.match(lines[at])
+        if head is None:
+            yield lines[at]
+            at += 1
+            continue
+        old, new = int(head[1]), int(head[3])
+        left = [int(head[2] or 1), int(head[4] or 1)]
+        # An empty side is numbered by the line before it.
+        start = (old + (left[0] == 0), new + (left[1] == 0))
+        edits: list[Edit] = []
+        at += 1
+        while at < len(lines):
+            line = lines[at] or " "  # mail programs strip blanks at the ends of lines
+            is_change = line[0] in "+-" and not line.startswith(("+++ ", "--- "))
+            if not (is_change or (max(left) > 0 and line[0] in " +-")):
+                break
+            edits.append((line[0], line[1:]))
+            left[0] -= line[0] != "+"
+            left[1] -= line[0] != "-"
+            at += 1
+        yield Hunk(*start, tuple(edits))
+        if at < len(lines) and lines[at].startswith("\\"):
+            at += 1  # "\ No newline at end of file"
 
 
 def patch_to_text(patch: str) -> str:

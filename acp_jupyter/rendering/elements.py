@@ -111,10 +111,15 @@ SMALL: Final = Safe("font-size:.9em")
 GOOD: Final = Safe("color:var(--jp-success-color1,#388e3c)")
 BAD: Final = Safe("color:var(--jp-error-color1,#d32f2f)")
 BUSY: Final = Safe("color:var(--jp-info-color1,#0288d1)")
+CODE_FONT: Final = "font-family:var(--jp-code-font-family,monospace)"
+"""nbconvert takes it away from what is preformatted in outputs."""
+
 PRE: Final = Safe(
-    "margin:.2em 0;padding:.3em .6em;max-height:26em;overflow:auto;border-radius:3px;"
-    "background:rgba(127,127,127,.1)"
+    "margin:.2em 0;padding:.3em .6em;overflow:auto;border-radius:3px;white-space:pre-wrap;"
+    f"overflow-wrap:break-word;{CODE_FONT};background:rgba(127,127,127,.1)"
 )
+"""Lines are broken and no height is limited: what scrolls cannot be read on paper."""
+
 BOX: Final = Safe(
     "margin:.15em 0;padding:.15em .6em;border-radius:3px;"
     "border-left:3px solid var(--jp-border-color1,rgba(127,127,127,.5));"

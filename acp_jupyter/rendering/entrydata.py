@@ -75,7 +75,7 @@ def of(entry: Entry, ident: str, *, cwd: str = "", base: str = "") -> Data | Non
 
 def _tool_call(call: ToolCallEntry, cwd: str, base: str) -> Data:
     title = one_line(call.title or call.name or "(no title)", 160)
-    added, removed = _counts(call)
+    added, removed = toolcalls.counts(call)
     return {
         "label": f"{title.replace('`', '')}: {words.tool_status(call).word}",
         "kind": one_line(call.kind, 40),
@@ -94,12 +94,6 @@ def _status(call: ToolCallEntry) -> str:
     if ended is None or call.status in call.FINAL:
         return call.status
     return ended if ended in ("cancelled", "denied") else "unfinished"
-
-
-def _counts(call: ToolCallEntry) -> tuple[int, int]:
-    """Added and removed lines of all diffs."""
-    pairs = [toolcalls.diff_counts(item) for item in call.content if item.get("type") == "diff"]
-    return sum(added for added, _ in pairs), sum(removed for _, removed in pairs)
 
 
 def _plan(entry: PlanEntry) -> Data:

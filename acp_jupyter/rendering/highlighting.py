@@ -11,11 +11,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 from .characters import visible
-from .elements import Safe
+from .elements import CODE_FONT, Safe
 
 LIMIT: Final = 12_000
 LINE_LIMIT: Final = 1_000  # several lexers take quadratic time for one line
-BLOCK: Final = "margin-bottom:1em;padding:.4em .6em;overflow:auto;background:rgba(127,127,127,.1)"
+BLOCK: Final = (
+    f"margin-bottom:1em;padding:.4em .6em;overflow:auto;{CODE_FONT};background:rgba(127,127,127,.1)"
+)
 """The one style of code blocks: in HTML outputs, JupyterLab has them touch what follows."""
 
 LANGUAGES: Final = {

@@ -6,6 +6,7 @@ GitHub. Every type of entry has a case here; a new one does not pass the type ch
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias, assert_never, cast
 
@@ -78,6 +79,9 @@ SENT_LIMIT: Final = 2_000_000
 MAX_PLAN_ITEMS: Final = 200
 MAX_FILE_EVENTS: Final = 200
 
+_EMPHASIS: Final = re.compile(r"^#+\s+|\*\*|`")
+"""What marks a heading, strong words and code in the first line of a thought."""
+
 Terminals: TypeAlias = Mapping[str, TerminalState]
 
 
@@ -143,7 +147,7 @@ def _message(entry: MessageEntry) -> Safe:
 def _thought(entry: MessageEntry) -> Safe:
     text = entry.text
     others = [part for part in entry.parts if isinstance(part, dict)]
-    first = one_line(text.strip().lstrip("*#").split("\n", 1)[0].rstrip("*"), 100)
+    first = one_line(_EMPHASIS.sub("", text.strip().split("\n", 1)[0]), 100)
     summary = el("span", "☁ ", first or "thinking", style=MUTED, class_=NO_MATH)
     body = el("div", blocks.clipped_markdown(text), map(blocks.to_html, others), style=BODY)
     return fold(summary, body)

@@ -4,11 +4,15 @@ quoted; once decided, one line that stays in the notebook."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from ..session.transcript import PermissionEntry, TerminalState
 from . import toolcalls, words
 from .characters import one_line, visible
 from .elements import BODY, Safe, box, edged, el, fold, join, long_pre, muted, pre
+
+FRAME: Final = Safe("max-height:32em;overflow:auto")
+"""The choices below the evidence have to be seen."""
 
 
 def render(entry: PermissionEntry, terminals: Mapping[str, TerminalState], cwd: str) -> Safe:
@@ -28,12 +32,12 @@ def _pending(entry: PermissionEntry, terminals: Mapping[str, TerminalState], cwd
     who = "The agent asks" if entry.origin == "agent" else "This needs your permission"
     kind = muted(f" ({one_line(entry.kind, 40)})") if entry.kind != "other" else None
     call = entry.evidence or entry.tool_call
-    evidence = toolcalls.evidence(call, terminals, cwd) if call is not None else ()
+    evidence = join(toolcalls.evidence(call, terminals, cwd)) if call is not None else None
     return box(
         el("div", "? ", who, ": ", el("b", one_line(entry.title or words.asks(entry))), kind),
         long_pre(visible(entry.description)) if entry.description else None,
         _subject(entry),
-        evidence,
+        el("div", evidence, style=FRAME) if evidence else None,
         el("div", muted("Choices: "), _choices(entry)),
         style=edged("warning"),
     )

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ..session.transcript import TerminalState, ToolCallEntry
 from . import ansi, blocks, diff, words
-from .characters import one_line
+from .characters import one_line, visible
 from .elements import (
     BAD,
     BODY,
@@ -31,6 +31,9 @@ from .elements import (
 TONES: Final = {"good": GOOD, "bad": BAD, "busy": BUSY}
 TERMINAL_TAIL: Final = 64 * 1024
 MAX_LOCATIONS: Final = 5
+
+SHOWN_LINES: Final = 30
+"""Last lines of a terminal's output that are shown at once; those before them are folded."""
 
 
 def toned(status: words.Status) -> Safe:
@@ -60,6 +63,7 @@ def _summary(call: ToolCallEntry, status: words.Status, cwd: str) -> Safe:
     places += [f"and {more} more"] if more > 0 else []
     title = one_line(call.title or call.name or "(no title)")
     kind = one_line(call.kind, 40)
+    added, removed = counts(call)
     return join(
         [
             f"{words.icon(call.kind)} ",
@@ -67,6 +71,7 @@ def _summary(call: ToolCallEntry, status: words.Status, cwd: str) -> Safe:
             el("b", in_code(title)),
             " ",
             toned(status),
+            [" ", diff.counts_html(added, removed)] if added or removed else None,
             [muted(" · ", ", ".join(places))] if places else None,
         ]
     )
@@ -86,7 +91,8 @@ def evidence(
     """Everything that a tool call has to show: input, content, diffs, terminals, output."""
     command, rest = words.execute_command(call.raw_input) if call.kind == "execute" else ("", None)
     if command:
-        yield pre(f"$ {command}")
+        if not _shown_by_terminal(call, command, terminals):
+            yield pre(f"$ {command}")
         if rest:
             yield labelled("input", long_pre(words.pretty(rest)), open_=False)
     elif call.raw_input not in (None, {}, [], ""):
@@ -96,6 +102,18 @@ def evidence(
     if call.raw_output not in (None, {}, [], "") and not _repeats(call):
         output = long_pre(words.pretty(call.raw_output))
         yield labelled("output", output, open_=not call.content)
+
+
+def _shown_by_terminal(
+    call: ToolCallEntry, command: str, terminals: Mapping[str, TerminalState]
+) -> bool:
+    """Whether a terminal of the call's shows the command above its output."""
+    shown = [terminals.get(str(item.get("terminalId"))) for item in call.content]
+    return any(
+        state.argv and words.terminal_command(state) == visible(command)
+        for state in shown
+        if state is not None
+    )
 
 
 def _repeats(call: ToolCallEntry) -> bool:
@@ -123,13 +141,12 @@ def diff_html(item: Mapping[str, Any], cwd: str) -> Safe:
     """A diff in the form of v1 (both texts) or v2 (a list of changes and a patch)."""
     if isinstance(item.get("path"), str) and "changes" not in item:
         compared = compared_texts(item)
-        title = _file_title(words.relative(item["path"], cwd), compared.verb, compared.summary)
-        return fold(title, diff.to_html(compared), open_=True)
+        title = _file_title(words.relative(item["path"], cwd), compared)
+        return fold(title, diff.to_html(compared), open_=not compared.is_long)
     parts = [el("div", change_line(change, cwd)) for change in changes(item)]
     patch = patch_text(item)
     if patch:
-        added, removed = diff.patch_counts(patch)
-        parts.append(el("div", muted(diff.counts_text(added, removed))))
+        parts.append(el("div", diff.counts_html(*diff.patch_counts(patch))))
         parts.append(diff.patch_to_html(patch))
     return join(parts) if parts else blocks.to_html(dict(item))
 
@@ -142,6 +159,12 @@ def compared_texts(item: Mapping[str, Any]) -> diff.Diff:
     )
 
 
+def counts(call: ToolCallEntry) -> tuple[int, int]:
+    """Added and removed lines of all its diffs."""
+    pairs = [diff_counts(item) for item in call.content if item.get("type") == "diff"]
+    return sum(added for added, _ in pairs), sum(removed for _, removed in pairs)
+
+
 def diff_counts(item: Mapping[str, Any]) -> tuple[int, int]:
     """Added and removed lines of a diff in either form."""
     if isinstance(item.get("path"), str) and "changes" not in item:
@@ -150,8 +173,9 @@ def diff_counts(item: Mapping[str, Any]) -> tuple[int, int]:
     return diff.patch_counts(patch_text(item))
 
 
-def _file_title(path: str, verb: str, summary: str) -> Safe:
-    return join([el("code", one_line(path)), " ", muted(f"{verb} {summary}")])
+def _file_title(path: str, compared: diff.Diff) -> Safe:
+    counts = diff.counts_html(compared.added, compared.removed)
+    return join([el("code", one_line(path)), muted(f" {compared.verb} "), counts])
 
 
 def changes(item: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -184,12 +208,18 @@ def terminal(state: TerminalState | None) -> Safe:
     command = words.terminal_command(state) if state.argv else ""
     output = state.output[-TERMINAL_TAIL:]
     cut = state.truncated or len(output) < len(state.output)
-    parts = [
-        [el("b", f"$ {command}"), "\n"] if command else None,
-        [el("i", "[… earlier output left out …]"), "\n"] if cut else None,
-        ansi.to_html(output.rstrip("\n")),
-    ]
+    early, count, last = ansi.to_html_split(output.rstrip("\n"), SHOWN_LINES)
+    title = [el("b", f"$ {command}"), "\n"] if command else None
+    note = [el("i", "[… earlier output left out …]"), "\n"] if cut else None
     where = muted(f" in {one_line(state.cwd)}") if state.cwd else None
+    end = el("div", toned(words.terminal_end(state)), where)
+    if not count:
+        return el("div", el("pre", title, note, last, style=PRE), end)
+    lines = f"{count:,} earlier line{'' if count == 1 else 's'}"
     return el(
-        "div", el("pre", parts, style=PRE), el("div", toned(words.terminal_end(state)), where)
+        "div",
+        el("pre", title, style=PRE) if title else None,
+        fold(muted(lines), el("pre", note, early, style=PRE)),
+        el("pre", last, style=PRE),
+        end,
     )
