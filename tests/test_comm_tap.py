@@ -23,6 +23,7 @@ from acp_jupyter.questions.widget import WidgetAsker
 from acp_jupyter.services.permissions import CannotAsk
 from acp_jupyter.session.transcript import PermissionChoice, PermissionEntry
 from tests.live_kernel import Cell, LiveKernel, Message, as_server, live_kernel
+from tests.live_page import LivePage
 
 INSTALLED = importlib.metadata.version("ipykernel")
 LAST_OF_MINORS = ["7.0.1", "7.1.0", "7.2.0", "7.3.0", "7.4.0"]
@@ -218,6 +219,21 @@ def test_a_page_loaded_anew_gets_the_widgets_and_can_answer(
     page.click(page.buttons()["Allow once"])
     kernel.finish(cell).expect_ok()
     assert (kernel.cwd / name).read_text() == "yes"
+
+
+def test_a_live_page_is_told_and_answers_while_the_cell_runs(
+    kernel: LiveKernel, subshell: str | None
+) -> None:
+    name = f"live-{subshell}.txt"
+    page = LivePage(kernel, subshell)
+    cell = kernel.start(f"write {name}: yes")
+    question = page.wait_question()
+    choice = next(c["index"] for c in question["choices"] if c["kind"] == "allow_once")
+    page.ask("answer", link=page.link["key"], question=question["id"], choice=choice)
+    kernel.finish(cell).expect_ok()
+    assert (kernel.cwd / name).read_text() == "yes"
+    page.wait_status("idle")
+    page.close()
 
 
 def test_an_interrupt_withdraws_the_buttons_and_a_late_click_does_nothing(

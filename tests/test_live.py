@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench.kernels import PLAIN
+from tests.bench.kernels import OURS, PLAIN
 from tests.live_kernel import LiveKernel, as_server, live_kernel
 from tests.live_page import LivePage
 from tests.scripted import Script
@@ -204,6 +204,46 @@ def test_the_states_of_a_fast_stream_are_few(kernel: LiveKernel, script: MakeScr
 def _sent(kernel: LiveKernel, ident: str) -> Any:
     busy = next(m for m in kernel.seen if m["parent_header"].get("msg_id") == ident)
     return busy["header"]["date"]
+
+
+def test_the_wire_of_a_fast_stream_is_few_messages_of_bounded_size(
+    kernel: LiveKernel, script: MakeScript
+) -> None:
+    def prompt(agent: Any) -> None:
+        for _ in range(20_000):
+            agent.text("word " * 10)
+        agent.end()
+
+    connect(kernel, script(prompt=prompt))
+    page = LivePage(kernel)
+    page.ask("wire", link=page.link["key"], on=True)
+    before = len(page.of_type("wire"))
+    cell = kernel.start("go")
+    kernel.finish(cell, limit=90.0).expect_ok()
+    page.wait(lambda: "end_turn" in page.of_type("wire")[-1]["lines"][-1]["text"])
+    messages = page.of_type("wire")
+    took = kernel.seen[-1]["header"]["date"] - _sent(kernel, cell.ident)
+    assert len(messages) - before <= took.total_seconds() * 5 + 3
+    assert all(len(message["lines"]) <= 500 for message in messages)
+    numbers = [line["number"] for message in messages for line in message["lines"]]
+    assert all(a < b for a, b in pairwise(numbers))
+    assert numbers[-1] > 20_000
+    page.close()
+
+
+def test_of_many_pages_those_are_told_that_said_something_last(kernel: LiveKernel) -> None:
+    silent = LivePage(kernel)
+    others = [LivePage(kernel) for _ in range(16)]
+    count = len(silent.states)
+    kernel.run("Hello").expect_ok()
+    for other in others:
+        other.wait_status("idle")
+    assert len(silent.states) == count
+    silent.ask("hello", version=1)
+    silent.wait(lambda: len(silent.states) > count)
+    assert silent.states[-1] == others[-1].states[-1]
+    for page in (silent, *others):
+        page.close()
 
 
 def test_what_the_agent_says_cannot_deceive_and_is_bounded(
@@ -445,12 +485,15 @@ def test_a_turn_is_cancelled(page: LivePage) -> None:
 
 
 def test_completion_answers_while_the_kernel_is_busy(page: LivePage) -> None:
+    (page.kernel.cwd / "story.txt").write_text("")
     cell = page.kernel.start("slow 600")
     page.wait_status("working")
     found = page.ask("complete", code="/he", cursor=3)
     assert (found["start"], found["end"]) == (0, 3)
     assert "/help" in [match["text"] for match in found["matches"]]
     assert set(found["matches"][0]) == {"text", "type", "signature"}
+    emoji = page.ask("complete", code="🦀🦀 @st", cursor=8)
+    assert (emoji["start"], emoji["end"]) == (5, 8)
     assert page.ask("complete", code="%%python\nimp", cursor=12)["matches"] == []
     assert "cursor" in page.refused("complete", code="abc", cursor=4)
     page.ask("cancel", link=page.link["key"])
@@ -530,6 +573,59 @@ def test_a_file_that_is_served_is_told(page: LivePage) -> None:
     assert page.of_type("follow")[-1]["location"] == {"path": "served.txt"}
 
 
+def test_what_became_of_a_proposed_cell_is_kept(kernel: LiveKernel, script: MakeScript) -> None:
+    def prompt(agent: Any) -> None:
+        agent.text("Try this:\n\n```python\nx = 1\n```\n")
+        agent.end()
+
+    connect(kernel, script(prompt=prompt))
+    page = LivePage(kernel)
+    cell = kernel.run("go").expect_ok()
+
+    def proposals() -> list[dict[str, Any]]:
+        found = [data.get("application/vnd.acp.entry+json", {}) for data in cell.outputs]
+        return [entry for entry in found if entry.get("type") == "cells"]
+
+    (entry,) = proposals()
+    assert entry["cells"] == [{"language": "python", "source": "x = 1", "state": "proposed"}]
+    page.ask("cells", entry=entry["id"], index=0, state="inserted")
+    page.wait(lambda: proposals()[0]["cells"][0]["state"] == "inserted")
+    assert page.refused("cells", entry=entry["id"], index=1, state="run")
+    assert page.refused("cells", entry=entry["id"], index=0, state="eaten")
+    page.close()
+
+
+def test_a_notebook_is_exported_without_its_secrets_where_asked(page: LivePage) -> None:
+    source = f"print('{CANARY}')"
+    cell = {
+        "cell_type": "code",
+        "source": source,
+        "metadata": {},
+        "outputs": [],
+        "execution_count": 1,
+    }
+    notebook = {"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [cell]}
+    folder = page.kernel.cwd / "deeper"
+    folder.mkdir()
+    path = folder / "work.ipynb"
+    path.write_text(json.dumps(notebook))
+    plain = page.ask("export", path="deeper/work.ipynb", to="md", redact=False)
+    assert plain["name"] == "work.md"
+    assert source in plain["text"]
+    page.kernel.start("slow 600")
+    page.wait_status("working")
+    redacted = page.ask("export", path=str(path), to="html", redact=True)
+    assert redacted["name"] == "work.html"
+    assert "4711" not in redacted["text"]
+    page.ask("cancel", link=page.link["key"])
+    page.wait_status("idle")
+    path.write_text("no notebook")
+    assert page.refused("export", path=str(path), to="md", redact=False)
+    (folder / "link.ipynb").symlink_to("/etc/passwd")
+    error = page.refused("export", path="deeper/link.ipynb", to="md", redact=False)
+    assert "below" in error
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -563,6 +659,40 @@ def test_what_is_no_request_is_refused_with_a_reason(
 def test_what_has_no_id_is_refused_too(page: LivePage, data: Any) -> None:
     page.send("comm_msg", data=data)
     assert "an id" in page.reply("")["error"]
+
+
+# -- an ipykernel that the tap does not know ------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [OURS, PLAIN])
+def test_without_the_tap_a_page_is_answered_when_the_main_thread_is_free(
+    tmp_path: Path, name: str
+) -> None:
+    unknown = tmp_path / "unknown"
+    unknown.mkdir()
+    (unknown / "sitecustomize.py").write_text(
+        "from acp_jupyter.questions.comms import CommTap\n"
+        "CommTap.supported = classmethod(lambda cls, kernel: False)\n"
+    )
+    with live_kernel(tmp_path, name=name, python_path=[str(unknown)]) as kernel:
+        loads = name == PLAIN
+        if loads:
+            kernel.run("%load_ext acp_jupyter").expect_ok()
+        page = LivePage(kernel)
+        assert page.states == [[]]
+        kernel.run("%acp connect demo").expect_ok()
+        page.wait_status("idle")
+        page.ask("set", link=page.link["key"], option="mode", value="plan")
+        page.send("comm_msg", data="hello")
+        assert "an id" in page.reply("")["error"]
+        page.close()
+        kernel.run("%acp disconnect").expect_ok()
+        seen = len(page.received)
+        kernel.run("%acp connect demo").expect_ok()
+        assert len(page.received) == seen
+        if loads:
+            kernel.run("%unload_ext acp_jupyter").expect_ok()
+        assert "Traceback" not in kernel.log()
 
 
 # -- a Python kernel ----------------------------------------------------------------------------
@@ -606,6 +736,24 @@ def test_a_python_cell_is_answered_while_it_blocks_the_main_thread(
     page.ask("answer", link=page.link["key"], question=question["id"], choice=allow(question))
     loaded.finish(cell).expect_ok()
     assert (loaded.cwd / name).read_text() == "yes"
+    page.close()
+
+
+def test_completion_sees_variables_while_a_cell_makes_them(loaded: LiveKernel) -> None:
+    page = LivePage(loaded)
+    cell = loaded.start(
+        "found = 1\n"
+        "while True:\n"
+        "    globals()[f'made_{found % 5000}'] = found\n"
+        "    globals().pop(f'made_{(found * 7) % 5000}', None)\n"
+        "    found += 1\n"
+    )
+    code = "%%acp\nWhat is @foun"
+    for _ in range(30):
+        matches = page.ask("complete", code=code, cursor=len(code))["matches"]
+        assert "found" in [match["text"].strip("@") for match in matches]
+    loaded.interrupt()
+    loaded.finish(cell).expect_error("KeyboardInterrupt")
     page.close()
 
 

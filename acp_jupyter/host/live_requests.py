@@ -113,12 +113,15 @@ class Requests:
     # -- in a thread of its own ----------------------------------------------------------------
 
     def _completion(self, request: Request) -> JSON:
-        code, cursor = _field(request, "code", str), _field(request, "cursor", int)
-        if len(code) > LONGEST_CODE or not 0 <= cursor <= len(code):
+        code, end = _field(request, "code", str), _field(request, "cursor", int)
+        units = code.encode("utf-16-le", "surrogatepass")
+        if len(code) > LONGEST_CODE or not 0 <= end <= len(units) // 2:
             raise UsageError("the cursor is not in the code")
-        found = self._complete(code, cursor)
+        # JavaScript counts a character beyond U+FFFF as two.
+        found = self._complete(code, len(units[: 2 * end].decode("utf-16-le", "replace")))
         if found is None:
-            return {"start": cursor, "end": cursor, "matches": []}
+            return {"start": end, "end": end, "matches": []}
+        start = len(code[: found.start].encode("utf-16-le", "surrogatepass")) // 2
         matches = [
             {
                 "text": match["text"],
@@ -128,7 +131,7 @@ class Requests:
             for match in found.types
             if match["text"].isprintable()
         ]
-        return {"start": found.start, "end": cursor, "matches": matches}
+        return {"start": start, "end": end, "matches": matches}
 
     def _export(self, request: Request) -> JSON:
         to, redact = _field(request, "to", str), _field(request, "redact", bool)
@@ -138,7 +141,7 @@ class Requests:
         from ..export import export_file
 
         stem = os.path.splitext(os.path.basename(path))[0]
-        return {"name": f"{stem}.{to}", "text": export_file(path, to, redact)}
+        return {"name": f"{stem}.{to}", "text": export_file(path, to, redact=redact)}
 
     def _notebook(self, given: str) -> str:
         path = os.path.realpath(os.path.join(self._folder, given))

@@ -199,7 +199,7 @@ export type Request =
   | { type: 'cancel'; link: string }
   /** Have the wire sent from now on, or no longer. */
   | { type: 'wire'; link: string; on: boolean }
-  /** Reply: `ICompletion`. */
+  /** Reply: `ICompletion`. Places in the code are counted as JavaScript does. */
   | { type: 'complete'; code: string; cursor: number }
   /** What became of a proposed cell. */
   | { type: 'cells'; entry: string; index: number; state: IProposedCell['state'] }
