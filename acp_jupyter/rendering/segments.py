@@ -308,14 +308,14 @@ def join(texts: Iterable[str]) -> str:
     """
     parts: list[str] = []
     context = TOP
-    source = ""
+    last = ""
     for text in filter(None, texts):
-        if source:
-            kept, context, new = _seam(source, context, text)
-            parts.append(kept)
-            text = new  # noqa: PLW2901 - without what opens it
-        source = text
-    return "".join([*parts, source])
+        if last:
+            before, context, last = _seam(last, context, text)
+            parts.append(before)
+        else:
+            last = text
+    return "".join([*parts, last])
 
 
 def _seam(before: str, context: _Context, after: str) -> tuple[str, _Context, str]:
@@ -324,23 +324,20 @@ def _seam(before: str, context: _Context, after: str) -> tuple[str, _Context, st
     if in_code is not None:
         return in_code
     scan = _Scan(before, 0, context, len(before))
-    if scan.before.isspace() and scan.before.endswith("\n"):
-        column = min(scan.column, len(after) - len(after.lstrip(" ")))
+    inside = _Context(None, scan.column, scan.table)
+    if scan.before.isspace() and before.endswith("\n"):
         added = _ADDED_ITEMS.match(after)
-        if added is not None:
-            rest = after[added.end() :]
-            indent = len(rest) - len(rest.lstrip(" "))
-            if rest[:1] in (" ", "\t") and added[0] == _list_items(
-                min(scan.column, indent), indent
-            ):
-                return before, _Context(None, scan.column), rest
-        clear = after[:1] not in (" ", "\t") and _ITEM.match(after) is None
-        return before, TOP if clear else _Context(None, max(column, scan.column)), after
+        rest = after[added.end() :] if added else ""
+        indent = len(rest) - len(rest.lstrip(" "))
+        if added and added[0] == _list_items(min(scan.column, indent), indent):
+            return before, inside, rest
+        is_clear = after[0] not in " \t" and _ITEM.match(after) is None
+        return before, TOP if is_clear else inside, after
     if scan.table and after.startswith(scan.table):
-        return before, _Context(None, scan.column, scan.table), after[len(scan.table) :]
-    if len(before) + len(after) <= LIMIT:  # not one message: nothing shorter is cut there
-        return f"{before.rstrip(chr(10))}\n\n", TOP, after
-    return before, _Context(None, scan.column, scan.table), after
+        return before, inside, after[len(scan.table) :]
+    if len(before) + len(after) <= LIMIT:  # nothing shorter is cut there: two messages
+        return before.rstrip("\n") + "\n\n", TOP, after
+    return before, inside, after
 
 
 def _code_seam(before: str, context: _Context, after: str) -> tuple[str, _Context, str] | None:
@@ -362,5 +359,5 @@ def _breaks_line(before: str, after: str) -> bool:
     """Whether `_Scan.inside_line` would have cut there."""
     if len(before) < LIMIT // 2 or not after:
         return False
-    word = after[: LIMIT - len(before)]
-    return len(before) >= LIMIT or (before.endswith(" ") and not set(word) & {" ", "\n"})
+    word = after[: max(0, LIMIT - len(before))]
+    return len(before) == LIMIT or (before.endswith(" ") and not set(word) & {" ", "\n"})
