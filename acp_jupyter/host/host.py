@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 from ..connection.portal import Portal
 from ..errors import ACPError, UsageError
 from ..services.agents import AgentSpec, from_name, from_text
-from ..session.attachments import Prompt
 from .frontend import Frontend, Launch, choose, read_launch
 from .interrupts import Interrupts
 from .link import Link
-from .settings import ACPJupyter
 
 if TYPE_CHECKING:
     from ..questions.comms import CommTap
     from ..services.policy import Policy
+    from ..session.attachments import Prompt
     from .displays import Displays
     from .live import Live
     from .mentions import PictureFolder
+    from .settings import ACPJupyter
 
 SHUTDOWN_LIMIT: Final = 2.0
 """Seconds for all agents to end when the kernel does; Jupyter kills it after 5."""
@@ -112,6 +112,8 @@ class Host:
         Raises:
             UsageError: something mentioned does not exist, or may not be sent.
         """
+        from ..session.attachments import Prompt
+
         if "@" not in text and not attach:
             return Prompt(text)
         from ..services.roots import Roots
@@ -153,6 +155,8 @@ class Host:
         Raises:
             UsageError: they cannot be understood.
         """
+        from .settings import ACPJupyter
+
         return ACPJupyter.load(self.environ)
 
     @cached_property

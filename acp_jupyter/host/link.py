@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .. import __version__
 from ..errors import ACPError, TurnCancelled, TurnRunning, UsageError
-from ..session.attachments import Prompt, blocks, sent_items
 from ..session.limits import NO_LIMITS, Limits, Spent, cost_of, within
 from .cell import CellContext
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from ..services.agents import AgentSpec
     from ..services.permissions import Asker
     from ..services.policy import Policy
+    from ..session.attachments import Prompt
     from ..session.transcript import Turn
     from .host import Host
 
@@ -331,6 +331,8 @@ class Link:
             limits: what the turn may take.
             show: publish all of it, or only the questions; by default as the link is.
         """
+        from ..session.attachments import blocks, sent_items
+
         shown = self._shown[session.display_prefix]
         shown.cell = cell
         widgets, session.permissions.askers = self._askers(cell, session)

@@ -193,6 +193,30 @@ def start(runs: int) -> Iterator[Row]:
     yield Row("memory-ready", median_ratio(memory[OURS], memory[PLAIN]), note)
 
 
+def load(runs: int) -> Iterator[Row]:
+    """The extension in a kernel that has just started, each time a new one; ours first, so that
+    the peer finds what both need."""
+    steps = ("import acp_jupyter", "%load_ext acp_jupyter", "import ipywidgets")
+    starts: list[float] = []
+    seconds: dict[str, list[float]] = {step: [] for step in steps}
+    for _ in range(runs):
+        starts.append(measure_start(PLAIN).seconds)
+        with running_kernel(PLAIN) as kernel:
+            for step in steps:
+                seconds[step].append(_timed(kernel, step))
+    imported, loaded, peer = (seconds[step] for step in steps)
+    yield Row("import", median_ratio(imported, starts), _against(imported, starts))
+    yield Row("load", median_ratio(loaded, starts), _against(loaded, starts))
+    yield Row("load-peer", median_ratio(loaded, peer), _against(loaded, peer))
+
+
+def _timed(kernel: RunningKernel, line: str) -> float:
+    """Seconds that a line takes in the kernel, without the messages around it."""
+    clock = "__import__('time').perf_counter()"
+    run = kernel.run(f"_began = {clock}\n{line}\nprint({clock} - _began)").expect_ok()
+    return float(final_text(run.published))
+
+
 def memory(runs: int) -> Iterator[Row]:
     """What 100,000 updates leave behind, each time in a new kernel."""
     kept: list[float] = []
@@ -342,6 +366,7 @@ MEASURES: dict[str, tuple[Measure, tuple[str, ...]]] = {
     ),
     "latency": (latency, ("messages", "latency-first", "latency-steady")),
     "start": (start, ("start", "memory-ready")),
+    "load": (load, ("import", "load", "load-peer")),
     "memory": (memory, ("memory-growth",)),
     "cancel": (cancel, ("cancel-wire", "cancel-wire-flood", "cancel-idle")),
     "server": (server, ("server-lost", "server-idle", "server-peer", "server-peer-idle")),
