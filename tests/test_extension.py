@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from acp_jupyter.host.displays import CELLS, DISPLAYS
 from tests.bench.kernels import PLAIN, process_family
 from tests.conftest import alive, wait_until
 from tests.live_kernel import Cell, LiveKernel, as_server, live_kernel
+from tests.scripted import Script
 from tests.test_comm_tap import Page
 
-LAZY = {"trio", "ipywidgets", "pandas", "matplotlib", "markdown_it", "nh3"}
+LAZY = {"trio", "msgspec", "ipywidgets", "pandas", "matplotlib", "markdown_it", "nh3"}
 """Loaded when they are first used, not with the extension."""
 
 
@@ -387,6 +390,58 @@ def test_tab_completes_python_as_ever(kernel: LiveKernel) -> None:
     kernel.run("df_long = 1").expect_ok()
     reply = kernel.request("complete_request", {"code": "df_long.bit_c", "cursor_pos": 13})
     assert "bit_count" in "".join(reply["matches"])
+
+
+def blocks_sent(kernel: LiveKernel, made: Script, prompt: str) -> list[dict[str, Any]]:
+    """The content blocks of a prompt, as the agent got them."""
+    kernel.run(f"%%acp\n{prompt}").expect_ok()
+    sent: list[dict[str, Any]] = made.received("session/prompt")[-1]["params"]["prompt"]
+    return sent
+
+
+def test_a_cell_goes_with_the_plots_and_displays_that_it_showed(
+    kernel: LiveKernel, script: Callable[..., Script]
+) -> None:
+    made = script(capabilities={"promptCapabilities": {"image": True}})
+    kernel.run(f"%acp connect -- {shlex.join(made.argv)}").expect_ok()
+    kernel.run(
+        "%matplotlib inline\nimport matplotlib.pyplot as plt\nfrom IPython import display as d\n"
+        "d.display('by display'); handle = d.display('at first', display_id=True)\n"
+        "plt.plot([1, 2]); handle.update(d.Pretty('in the end'))"
+    ).expect_ok()
+    prompt, text, picture = blocks_sent(kernel, made, "Why @cell:-1")
+    assert prompt["text"] == "Why @cell:-1"
+    output = str(text).partition("Output:")[2]
+    assert "by display" in output
+    assert "in the end" in output
+    assert "at first" not in output
+    assert (picture["type"], picture["mimeType"]) == ("image", "image/png")
+
+
+def test_what_a_cell_cleared_or_nobody_saw_is_not_sent(
+    kernel: LiveKernel, script: Callable[..., Script]
+) -> None:
+    made = script()
+    kernel.run(f"%acp connect -- {shlex.join(made.argv)}").expect_ok()
+    kernel.run(
+        "from IPython.display import clear_output, display\n"
+        "for step in 'abc':\n    clear_output(wait=True); display('step ' + step)\n"
+    ).expect_ok()
+    kernel.run("display('never counted')", store_history=False).expect_ok()
+    sent = str(blocks_sent(kernel, made, "@cell:-1"))
+    assert "step c" in sent
+    assert "step a'\n" not in sent
+    assert "step b'\n" not in sent
+    assert "never counted" not in sent
+
+
+def test_displays_are_kept_of_a_bounded_number_of_cells(kernel: LiveKernel) -> None:
+    host = "get_ipython()._acp_jupyter_host"
+    for number in range(CELLS + 5):
+        kernel.run(f"display({number})").expect_ok()
+    kernel.run(f"for number in range({DISPLAYS + 5}): display(number)").expect_ok()
+    kept = value(kernel, f"[len({host}.displays._cells), len({host}.displays._cells[-1].shown)]")
+    assert kept == [CELLS, DISPLAYS]
 
 
 def test_agents_of_two_names_run_at_once(kernel: LiveKernel, other_shell: dict[str, str]) -> None:
