@@ -46,6 +46,12 @@ def test_every_output_carries_static_html_and_plain_text(kernel: LiveKernel) -> 
         assert "<script" not in data["text/html"]
 
 
+def test_a_prompt_can_mention_the_cell_just_before_it(kernel: LiveKernel) -> None:
+    kernel.run("%%python\n'what a result'")
+    cell = kernel.run("Look at @cell:-1").expect_ok()
+    assert "what a result" in cell.text
+
+
 @pytest.mark.parametrize("code", ["", "   ", "\n\n", " \t\n "])
 def test_an_empty_cell_does_nothing(kernel: LiveKernel, code: str) -> None:
     cell = kernel.run(code).expect_ok()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..services.policy import Policy
     from ..session.attachments import Prompt
     from .displays import Displays
+    from .history import CellSource
     from .live import Live
     from .mentions import PictureFolder
     from .settings import ACPJupyter
@@ -99,7 +100,13 @@ class Host:
         return PictureFolder()
 
     def gather(
-        self, text: str, attach: Sequence[object] = (), *, namespace: Mapping[str, Any], cwd: str
+        self,
+        text: str,
+        attach: Sequence[object] = (),
+        *,
+        namespace: Mapping[str, Any],
+        cwd: str,
+        running: bool = True,
     ) -> Prompt:
         """A prompt with what it mentions; on the thread that runs the user's code.
 
@@ -108,6 +115,7 @@ class Host:
             attach: names, paths or objects that go with it unmentioned.
             namespace: variables by name.
             cwd: what relative paths start from; nothing outside of it is attached.
+            running: the cell that asks is in the shell's history, as those that IPython runs are.
 
         Raises:
             UsageError: something mentioned does not exist, or may not be sent.
@@ -121,7 +129,9 @@ class Host:
         from .mentions import Resolver
 
         shell = getattr(self.kernel, "shell", None)
-        cells = ShellCells(shell, displays=self.displays) if shell is not None else NoCells()
+        cells: CellSource = NoCells()
+        if shell is not None:
+            cells = ShellCells(shell, running=running, displays=self.displays)
         resolver = Resolver(namespace, cells, cwd, Roots([cwd]))
         return Prompt(text, resolver.gather(text, attach))
 

@@ -198,7 +198,8 @@ class ACPKernel(IPythonKernel):
         self._take_sigint()
         link = self.host.link()
         cwd = link.session.cwd if link.session is not None else self.host.cwd
-        prompt = self.host.gather(text, namespace=self.shell.user_ns, cwd=cwd)
+        # The prompt's own cell goes into the history when it has ended.
+        prompt = self.host.gather(text, namespace=self.shell.user_ns, cwd=cwd, running=False)
         job = link.submit(context, link.prompt, prompt)
         try:
             await asyncio.wrap_future(job)
