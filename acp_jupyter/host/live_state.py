@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ..rendering.characters import clip, one_line
+from ..rendering.characters import clip, one_line, visible
 from ..session.options import Option, options
 from ..session.transcript import ElicitationEntry, PermissionEntry, SessionInfo
 
@@ -159,7 +159,7 @@ def _option(option: Option) -> Data:
         "description": one_line(option.description, 300),
         "category": one_line(option.category, 50),
         "kind": option.kind,
-        "value": one_line(option.value, 1000) if isinstance(option.value, str) else option.value,
+        "value": visible(option.value)[:1000] if isinstance(option.value, str) else option.value,
         "values": [
             {
                 "value": choice.value,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,9 @@ from ..errors import ACPError
 
 if TYPE_CHECKING:
     from ..connection.portal import Portal
+
+
+_log = logging.getLogger(__name__)
 
 
 class Pace:
@@ -44,7 +48,13 @@ class Pace:
         try:
             while self._asked:
                 self._asked = False
-                self._function()
+                self._call()
                 await trio.sleep(self._interval)
         finally:
             self._running = False
+
+    def _call(self) -> None:
+        try:
+            self._function()
+        except Exception:  # noqa: BLE001  # nobody waits for it, and the next call may do better
+            _log.exception("what is told to frontends could not be made")
