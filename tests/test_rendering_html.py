@@ -516,8 +516,11 @@ def test_f8_an_unknown_update_is_named_counted_and_folded_raw():
 
 def test_files_are_an_audit_that_opens_where_something_was_refused():
     entry = make(FilesEntry, events=[("read", f"{CWD}/a.py", "served", "")])
-    assert "<details>" in render(entry)
+    assert "<details" not in render(entry)
+    assert read(entry) == "▤ ✓ read a.py through this notebook"
     assert plain(entry) == "✓ read a.py"
+    entry.events.append(("write", f"{CWD}/b.py", "served", ""))
+    assert "<details>" in render(entry)
     entry.events.append(("write", "/etc/passwd", "refused", "outside"))
     assert "<details open>" in render(entry)
     assert all("✗ write refused: /etc/passwd (outside)" in seen for seen in both(entry))

@@ -194,6 +194,9 @@ def _left_out(count: int) -> Safe | None:
 
 
 def _files(entry: FilesEntry, cwd: str) -> Safe:
+    if len(entry.events) == 1:
+        event = toolcalls.toned(words.file_event(entry.events[0], cwd))
+        return box(muted("▤ "), event, muted(" through this notebook"))
     refused = sum(event[2] == "refused" for event in entry.events)
     counts = f"▤ Files: {len(entry.events):,} through this notebook"
     summary = join([muted(counts), toolcalls.toned(_refused(refused)) if refused else None])
