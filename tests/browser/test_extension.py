@@ -94,6 +94,19 @@ def test_two_requests_at_once_are_answered_in_any_order(lab: NotebookPage) -> No
     assert "1 of 2 were allowed." in lab.output_text(cell)
 
 
+def test_a_form_is_filled_in_while_the_cell_runs(lab: NotebookPage) -> None:
+    cell = lab.ask("%%acp\nask Which colour? red | blue", wait=False)
+    outputs = lab.output(cell).locator(".jp-OutputArea-child")
+    asked = outputs.filter(has_text="Which colour?")
+    asked = asked.filter(has=lab.page.get_by_role("button", name="Decline"))
+    asked.locator("select").select_option(label="blue")
+    assert lab.is_running(cell)
+    asked.get_by_role("button", name="Submit").click()
+    lab.wait_until_done(cell)
+    assert "You chose: blue" in lab.output_text(cell)
+    assert "widget-view" not in str(lab.saved_outputs(cell))
+
+
 def test_the_stop_button_ends_the_turn_and_python_goes_on(lab: NotebookPage) -> None:
     kept = lab.ask("kept = 42\nprint('kept')")
     assert "kept" in lab.output_text(kept)
