@@ -253,6 +253,8 @@ def test_the_wheel_carries_the_styles_of_the_extension(files):
 def test_the_versions_of_package_and_extension_agree(files):
     package = json.loads(extension(files)["package.json"])
     assert (package["name"], package["version"]) == ("acp-jupyter", version())
+    lock = json.loads((ROOT / "labextension" / "package-lock.json").read_text(encoding="utf-8"))
+    assert lock["version"] == lock["packages"][""]["version"] == version()
 
 
 def test_the_extension_asks_for_no_newer_jupyterlab_than_the_package():
