@@ -95,7 +95,9 @@ def _cell(cell: Cell, document: Document, who: str, number: int) -> str:
     match cell.type:
         case "prompt":
             magics = (
-                f'<p class="magics"><code>{_text(cell.magics)}</code></p>' if cell.magics else ""
+                f'<p class="magics"><code>{_text(cell.magics)}</code></p>'
+                if cell.magics.removeprefix("%%acp")
+                else ""
             )
             answer = (
                 f'<section class="answer" aria-label="Answer {number}">'

@@ -52,7 +52,7 @@ def _cell(cell: Cell, document: Document, who: str) -> list[str]:
     shown = [_output(output) for output in cell.outputs]
     match cell.type:
         case "prompt":
-            magics = [fenced(cell.magics)] if cell.magics else []
+            magics = [fenced(cell.magics)] if cell.magics.removeprefix("%%acp") else []
             answer = [f"**{who}**", *shown] if any(part.strip() for part in shown) else []
             return ["---", "**You**", *magics, _quoted(cell.source), *answer]
         case "markdown":

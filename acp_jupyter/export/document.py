@@ -102,7 +102,11 @@ def read(notebook: Any, name: str = "") -> Document:
     spec = _mapping(metadata.get("kernelspec"))
     is_agents = "acp" in (spec.get("name"), info.get("name"))
     language = "python" if is_agents else str(info.get("name") or spec.get("language") or "python")
-    cells = [_cell(cell, is_agents, language) for cell in notebook.get("cells", [])]
+    held = notebook.get("cells")
+    cells = [
+        _cell(_mapping(cell), is_agents, language)
+        for cell in (held if isinstance(held, list) else [])
+    ]
     title = metadata.get("title")
     decisions = [
         decision
@@ -150,7 +154,10 @@ def _cell(cell: Mapping[str, Any], is_agents: bool, language: str) -> Cell:
             return Cell("markdown", source, outputs=_attachments(cell))
         case "code":
             made = _code(source, cell, is_agents, language)
-            made.outputs = _outputs(cell.get("outputs") or [], made.type == "prompt")
+            outputs = cell.get("outputs")
+            made.outputs = _outputs(
+                outputs if isinstance(outputs, list) else [], made.type == "prompt"
+            )
             return made
         case _:
             return Cell("raw", source)
