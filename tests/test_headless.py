@@ -15,6 +15,7 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from acp_jupyter.rendering import entrydata
 from tests.bench.kernels import OURS, write_kernel_specs
 from tests.live_kernel import kernel_environment
 
@@ -88,12 +89,14 @@ def test_the_saved_notebook_is_static_and_complete(
         for output in cell.outputs:
             assert output.output_type in ("display_data", "stream")
             if output.output_type == "display_data":
-                assert set(output.data) == {"text/html", "text/plain"}
+                assert set(output.data) - {entrydata.MIME} == {"text/html", "text/plain"}
                 assert output.get("transient") is None
     plan = text(made.cells[1])
     assert "✓ Look" in plan
     assert "end_turn" in plan
     assert "You said" in text(made.cells[2])
+    structured = [output.data.get(entrydata.MIME, {}) for output in made.cells[1].outputs]
+    assert {"plan", "tool_call", "footer"} <= {data.get("type") for data in structured}
 
 
 def test_a_failing_turn_ends_the_run_with_its_error(
