@@ -598,7 +598,7 @@ async def test_f50_one_question_is_open_at_a_time_and_a_flood_is_cut():
     async with trio.open_nursery() as nursery:
         for _ in range(MAX_PENDING + 15):
             nursery.start_soon(create)
-        await trio_wait_until(lambda: len(results) == 15)
+        await trio_wait_until(lambda: len(results) == 15 and person.asked)
         assert results == [{"action": "cancel"}] * 15
         assert len(person.asked) == 1
         person.may_answer.set()
