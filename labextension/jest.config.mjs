@@ -49,5 +49,7 @@ export default {
   // Beside what it is made of: a new `npm ci` starts it anew.
   cacheDirectory: '<rootDir>/node_modules/.cache/jest',
   clearMocks: true,
+  // Milliseconds. A busy machine is no fault; something that hangs still ends.
+  testTimeout: 30_000,
   errorOnDeprecated: true
 };
