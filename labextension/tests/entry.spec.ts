@@ -169,10 +169,14 @@ describe('a tool call', () => {
 
   test('copies a command without its prompt, and a diff without its numbers', async () => {
     const command = renderer();
-    await command.renderModel(modelOf(golden('tool_call_command')));
+    const { data } = golden('tool_call_command');
+    await command.renderModel(model(data, '<pre>$ pytest -q</pre><pre>$ 5</pre>'));
     press(command, 'Copy');
     await Promise.resolve();
     expect(await navigator.clipboard.readText()).toBe('pytest -q');
+    command.node.querySelectorAll('button')[1]!.click();
+    await Promise.resolve();
+    expect(await navigator.clipboard.readText()).toBe('$ 5');
     const edit = renderer();
     await edit.renderModel(modelOf(golden('tool_call_edit')));
     press(edit, 'Copy');
@@ -225,10 +229,30 @@ describe('a diff', () => {
     expect(labels(widget)).toEqual(['Copy']);
   });
 
-  test('as a patch of git stays as it is', async () => {
+  test('of git, which comes as a patch, does so too, and what names its files stays', async () => {
+    const widget = await wide('tool_call_patch');
+    press(widget, 'Side by side');
+    const rows = [...widget.node.querySelectorAll('tr')].map(row =>
+      [...row.cells].map(cell => cell.textContent)
+    );
+    expect(rows).toEqual([
+      ['1', 'old', '1', 'new'],
+      ['', '', '2', 'more']
+    ]);
+    expect(widget.node.querySelector('pre')!.textContent).toContain('diff --git a/a.py b/b.py');
+  });
+
+  test.each([
+    ['numbers that do not count up', '2   - a\n1   - b\n'],
+    ['a number on the wrong side', '  1 - a\n'],
+    ['no numbers', '- a\n+ b\n']
+  ])('is not seen in a block with %s', async (_, text) => {
     const widget = renderer();
-    await widget.renderModel(modelOf(golden('tool_call_patch')));
-    expect(labels(widget)).toEqual(['Copy']);
+    const block = `<pre><span style="display:block">${text}</span></pre>`;
+    await widget.renderModel(model(golden('tool_call_edit').data, block));
+    press(widget, 'Copy');
+    await Promise.resolve();
+    expect(await navigator.clipboard.readText()).toBe(text);
   });
 });
 

@@ -90,7 +90,7 @@ def test_a_part_opened_by_hand_stays_so_while_the_call_goes_on(lab: LabPage) -> 
         go.touch()
         expect(call).not_to_have_attribute("aria-busy", "true")
         assert part.evaluate("node => node === window.__kept && node.open")
-        assert "Look around: completed" in call.get_attribute("aria-label", timeout=1_000)
+        expect(call).to_have_attribute("aria-label", "Look around: completed")
         spoken = lab.page.locator(".acp-Entry-announcements")
         expect(spoken).to_have_text("Look around: completed")
         lab.wait_until_done(cell)

@@ -135,14 +135,15 @@ def test_f51_hostile_content_is_inert_live_and_in_a_trusted_notebook(
 
 
 def assert_only_data(notebook: Any) -> None:
-    """No type of output that a frontend would run."""
+    """No type of output that a frontend would run; entries are JSON that our renderer reads."""
     kinds = {
         mime
         for cell in notebook.cells
         for output in cell.outputs
         for mime in output.get("data", {})
     }
-    assert kinds <= {"text/html", "text/plain", "image/png", "image/jpeg", "image/gif"}
+    images = {"image/png", "image/jpeg", "image/gif"}
+    assert kinds <= {"text/html", "text/plain", "application/vnd.acp.entry+json", *images}
 
 
 def test_the_trap_springs_where_nothing_is_sanitised(lab: LabPage) -> None:

@@ -40,8 +40,10 @@ export function copied(body: ParentNode, index: number, entry: EntryData): strin
   if (lines) {
     return `${unified(lines)}\n`;
   }
-  const isCommand = index === 0 && entry.type === 'tool_call' && entry.kind === 'execute';
-  return isCommand ? block.textContent.replace(/^\$ /, '') : block.textContent;
+  // A command alone is to be pasted into a shell; of a terminal's output, the prompt is part.
+  const isCommand = entry.type === 'tool_call' && entry.kind === 'execute' && index === 0;
+  const isAlone = block.firstElementChild === null;
+  return isCommand && isAlone ? block.textContent.replace(/^\$ /, '') : block.textContent;
 }
 
 /** Buttons that open the files of a tool call; null if there are none. */
