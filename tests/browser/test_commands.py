@@ -22,6 +22,14 @@ SOURCES = f"() => {PANEL}.content.widgets.map(cell => cell.model.sharedModel.get
 IS_ENABLED = "id => window.jupyterapp.commands.isEnabled(id)"
 FOCUSED = "() => document.activeElement.textContent.trim()"
 BEGIN = "id => { void window.jupyterapp.commands.execute(id); }"
+UNINSTALL = """\
+import sys
+class Gone:
+    def find_spec(self, name, path=None, target=None):
+        if name == "acp_jupyter":
+            raise ModuleNotFoundError(f"No module named {name!r}")
+sys.meta_path.insert(0, Gone())
+"""
 RESTART = f"async () => {{ await {PANEL}.sessionContext.restartKernel(); }}"
 
 
@@ -133,6 +141,16 @@ def test_a_number_from_before_a_restart_is_not_mentioned(lab: LabPage) -> None:
     lab.page.evaluate(ACTIVATE, 0)
     lab.command("acp:ask-about-cell")
     assert sources(lab)[2] == "%%acp\nAbout this cell:\n\n```python\ny = 5\ny\n```\n\n"
+
+
+def test_a_kernel_that_cannot_load_the_extension_is_told_of(lab: LabPage) -> None:
+    lab.new([UNINSTALL], kernel="python3")
+    lab.run(0)
+    lab.command("acp:explain-cell")
+    lab.page.get_by_text("could not load acp_jupyter").first.wait_for()
+    lab.wait_for_output(1, "ModuleNotFoundError")
+    lab.wait_until_done(2)
+    assert lab.output_text(2) == ""
 
 
 # -- fixing errors ------------------------------------------------------------------------------
