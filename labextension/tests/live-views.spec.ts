@@ -9,7 +9,7 @@ import { costText, foremost, linkParts, statusWords } from '../src/live/describe
 import { Notices } from '../src/live/notices';
 import { OptionsPopup } from '../src/live/options';
 import { openQuestions, QuestionList } from '../src/live/questions';
-import { Preferences } from '../src/live/settings';
+import { Preferences, type ISettings } from '../src/live/settings';
 import { StatusItem } from '../src/live/status';
 import type { ILinkState } from '../src/protocol';
 import { FakeLive, FakeNotebook, linkState, mode, question } from './live-kernel';
@@ -314,7 +314,7 @@ describe('the list of agents', () => {
 });
 
 describe('notices', () => {
-  function notices(visible: boolean, notifications: 'off' | 'lab' = 'lab'): FakeLive {
+  function notices(visible: boolean, notifications: ISettings['notifications'] = 'lab'): FakeLive {
     const live = new FakeLive([new FakeNotebook([])]);
     Object.assign(live.notebooks[0]!.panel, { isVisible: visible });
     const preferences = new Preferences();
@@ -347,5 +347,35 @@ describe('notices', () => {
     notices(visible, where).set([linkState({ questions: [question()] })]);
     expect(shown()).toEqual([]);
     expect(announced()).toContain('Run make');
+  });
+
+  it('uses the browser only if the user and the browser let it, and never asks', () => {
+    const [close, made, requestPermission] = [jest.fn(), jest.fn(), jest.fn()];
+    class BrowserNotification {
+      static permission = 'default';
+      static requestPermission = requestPermission;
+      close = close;
+      constructor(title: string) {
+        made(title);
+      }
+    }
+    Object.assign(window, { Notification: BrowserNotification });
+    Object.defineProperty(document, 'hidden', { configurable: true, get: () => true });
+    try {
+      const waiting = linkState({ questions: [question()] });
+      const live = notices(true, 'browser');
+      live.set([waiting]);
+      live.set([]);
+      expect(made).not.toHaveBeenCalled();
+      BrowserNotification.permission = 'granted';
+      live.set([waiting]);
+      expect(made).toHaveBeenCalledWith('Demo Agent waits for you');
+      live.set([]);
+      expect(close).toHaveBeenCalledTimes(1);
+      expect(requestPermission).not.toHaveBeenCalled();
+    } finally {
+      Reflect.deleteProperty(window, 'Notification');
+      Reflect.deleteProperty(document, 'hidden');
+    }
   });
 });

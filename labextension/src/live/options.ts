@@ -51,7 +51,11 @@ export class OptionControls {
   }
 
   private _select(option: IOption): HTMLElement {
-    const select = element('select', { class: 'acp-Field', title: option.description });
+    const select = element('select', {
+      class: 'acp-Field',
+      title: option.description,
+      'aria-label': option.name
+    });
     const groups = new Map<string, HTMLElement>();
     for (const { value, name, description, group } of option.values) {
       const parent = group === '' ? select : (groups.get(group) ?? optionGroup(group));
