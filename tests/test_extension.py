@@ -407,7 +407,7 @@ def test_a_cell_goes_with_the_plots_and_displays_that_it_showed(
     kernel.run(
         "%matplotlib inline\nimport matplotlib.pyplot as plt\nfrom IPython import display as d\n"
         "d.display('by display'); handle = d.display('at first', display_id=True)\n"
-        "plt.plot([1, 2]); handle.update(d.Pretty('in the end'))"
+        "plt.close('all'); plt.plot([1, 2]); plt.show(); handle.update(d.Pretty('in the end'))"
     ).expect_ok()
     prompt, text, picture = blocks_sent(kernel, made, "Why @cell:-1")
     assert prompt["text"] == "Why @cell:-1"
