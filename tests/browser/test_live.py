@@ -149,12 +149,15 @@ def test_following_along_shows_the_file_beside_the_notebook(lab: LabPage) -> Non
 
     for name in ("one.py", "two.py"):
         index = lab.ask(f"read {name}", wait=False)
-        editor = lab.page.locator(".jp-FileEditor:not(.lm-mod-hidden)")
         lab.page.wait_for_function(f"path => ({EDITOR_LINE})(path) !== null", arg=name)
-        editor.wait_for()
+        expect(lab.page.locator(".jp-FileEditor:visible")).to_have_count(1)
         lab.wait_until_done(index)
         expect(lab.page.locator(".jp-NotebookPanel")).to_be_visible()
         assert lab.page.evaluate(NOTEBOOK_HAS_FOCUS)
+    # What the file has now is shown, not what it had when it was opened.
+    (lab.server.root / "two.py").write_text("changed = True\n", "utf-8")
+    lab.ask("read two.py")
+    expect(lab.page.locator(".jp-FileEditor .cm-content:visible")).to_have_text("changed = True")
     # One tab follows, not one for each file.
     lab.page.wait_for_function(f"() => ({EDITOR_LINE})('one.py') === null")
     lab.command("acp:toggle-follow")

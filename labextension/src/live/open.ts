@@ -96,6 +96,7 @@ export class Opener {
     if (widget?.parent instanceof DockPanel) {
       widget.parent.selectWidget(widget);
     }
+    await refresh(widget, found);
     await this._goTo(widget, location.line);
     if (old !== null && old !== this._followed && !old.isDisposed && isUntouched(old)) {
       old.close(); // One tab that follows, not one for each file.
@@ -155,6 +156,15 @@ function sharesTabs(one: Widget, other: Widget): boolean {
   return [...dock.tabBars()].some(
     bar => bar.titles.includes(one.title) && bar.titles.includes(other.title)
   );
+}
+
+/** Have an editor that was open already show what is in the file now, unless the user has edited. */
+async function refresh(widget: IDocumentWidget | undefined, found: Contents.IModel): Promise<void> {
+  await widget?.context.ready;
+  const shown = widget?.context.contentsModel?.last_modified;
+  if (shown !== undefined && shown !== found.last_modified && !widget?.context.model.dirty) {
+    await widget?.context.revert();
+  }
 }
 
 function isUntouched(widget: IDocumentWidget): boolean {
