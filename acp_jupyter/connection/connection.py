@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -49,6 +50,13 @@ SERVED_LIMIT: Final = 256
 LOG_MESSAGES: Final = 2000
 LOG_LINE: Final = 4096
 """How many lines the log keeps, and how many bytes of each."""
+
+
+SERVED: ContextVar[int | str | None] = ContextVar("SERVED", default=None)
+"""Id of the agent's request that the task serves."""
+
+Tap = Callable[[bool, bytes], object]
+"""Called with each whole line, and whether it was sent by us, before it is acted on."""
 
 
 class Transport(Protocol):
@@ -119,15 +127,25 @@ class Connection:
         transport: the open stream.
         handler: the owner.
         clock: seconds, for the log.
+        tap: who records it; must not raise.
     """
 
     def __init__(
-        self, transport: Transport, handler: Handler, *, clock: Callable[[], float]
+        self,
+        transport: Transport,
+        handler: Handler,
+        *,
+        clock: Callable[[], float],
+        tap: Tap | None = None,
     ) -> None:
         self._transport = transport
         self._handler = handler
         self._clock = clock
-        self._receiver = jsonrpc.Receiver(self._log_received)
+        self._tap = tap
+        # Chosen here, once: a line that is not recorded costs no question.
+        self._receiver = jsonrpc.Receiver(
+            self._log_received if tap is None else self._log_and_tap_received
+        )
         self._pending: dict[int, _Pending] = {}
         self._serving: dict[int | str, trio.CancelScope] = {}
         self._begun = trio.Event()
@@ -246,6 +264,8 @@ class Connection:
         line = jsonrpc.encode(message)
         self.log.append(LogLine(self._clock(), True, line[:LOG_LINE]))
         self.logged += 1
+        if self._tap is not None:
+            self._tap(True, line)
         self._queue.append(line)
         self._queued += len(line)
         self._to_write.set()
@@ -286,6 +306,11 @@ class Connection:
         kept = line if len(line) < LOG_LINE else line[:LOG_LINE]
         self.log.append(LogLine(self._now, False, kept))
         self.logged += 1
+
+    def _log_and_tap_received(self, line: bytes) -> None:
+        self._log_received(line)
+        assert self._tap is not None
+        self._tap(False, line)
 
     def _take(self, frame: jsonrpc.Frame) -> None:
         if type(frame) is jsonrpc.Notification:
@@ -388,6 +413,7 @@ class Connection:
         has begun: who waits for nothing further is then served in the order of arrival."""
         await before.wait()
         begun.set()  # wakes the next one once this one waits
+        SERVED.set(request.id)
         answer = jsonrpc.error(request.id, ErrorCode.REQUEST_CANCELLED, "Request cancelled")
         with scope:
             try:

@@ -18,13 +18,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import UsageError
+from ..protocol.secrets import REDACTED
 
 __all__ = ["child_environment", "redact", "secret_values"]
 
 SHORTEST_SECRET = 8
 """Characters below which a value is not treated as a secret: `1`, `true` and `none` are words."""
-
-REDACTED = "[redacted]"
 
 _JUPYTERS_OWN = re.compile(r"JPY_|JUPYTER|ACP_JUPYTER_|CONFIGPROXY_AUTH_TOKEN$")
 _KERNEL_ONLY = re.compile(r"PYDEVD_|IPYKERNEL")

@@ -18,74 +18,16 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
-from ..connection.environment import REDACTED, secret_values
+from ..connection.environment import secret_values
+from ..protocol import secrets
+from ..protocol.secrets import REDACTED
 from ..rendering import ansi, markdown
 from .document import SVG, Cell, Document, Output
 from .sanitising import rewrite, text_of
 
 HOME: Final = "home directories"
-KEY: Final = "private keys"
-TOKEN: Final = "tokens"  # noqa: S105 - the name of a kind
-PASSWORD: Final = "passwords"  # noqa: S105
-VARIABLE: Final = "values of environment variables"
-
-_NAMED: Final = (
-    r"(?:TOKEN(?!S)|SECRET|PASSW(?:OR)?D|PASSPHRASE|API[_-]?KEY|ACCESS[_-]?KEY|PRIVATE[_-]?KEY"
-    r"|CREDENTIALS?)"
-)
-_NOT_YET: Final = r"(?!\[redacted\])"
-_PATTERNS: Final = [
-    (
-        KEY,
-        re.compile(
-            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----"
-            r"(?:.{0,8000}?-----END [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----"
-            r"|(?:[A-Za-z0-9+/=\s]|\\n){0,8000})",
-            re.DOTALL,
-        ),
-    ),
-    (
-        TOKEN,
-        re.compile(
-            r"(?<![A-Za-z0-9])(?:sk-[\w-]{16,}|[spr]k_(?:live|test)_\w{10,}|gh[pousr]_\w{20,}"
-            r"|github_pat_\w{20,}|glpat-[\w-]{16,}|(?:AKIA|ASIA)[0-9A-Z]{16}|xox[a-z]-[\w-]{10,}"
-            r"|xapp-[\w-]{10,}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|hf_\w{20,}|npm_\w{30,}"
-            r"|pypi-[\w-]{40,}|SG\.[\w-]{16,}\.[\w-]{16,}|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?)"
-        ),
-    ),
-    (TOKEN, re.compile(r"(?i)(?<=bearer )\s*(?=\S{0,200}\d)[\w.~+/=-]{12,}")),
-    (
-        TOKEN,
-        re.compile(
-            r"(?i)authorization\\*[\"']?\s{0,3}[:=]\s{0,3}\\*[\"']?(?:(?:basic|bearer|token)\s+)?"
-            rf"{_NOT_YET}(?!(?:basic|bearer|token)\s)(?P<value>[\w.~+/=-]{{8,}})"
-        ),
-    ),
-    (PASSWORD, re.compile(rf"://[^/@\s:\"']{{0,200}}:{_NOT_YET}(?P<value>[^/@\s\"']{{1,200}})@")),
-    (  # NAME_TOKEN=value, as in a shell or an environment file
-        PASSWORD,
-        re.compile(
-            rf"(?:{_NAMED}|_KEY|_PAT|_PWD|_PASS)[A-Z0-9_]{{0,30}}\s{{0,2}}[=:]\s{{0,2}}\\*[\"']?"
-            rf"{_NOT_YET}(?P<value>(?![$({{<]|os\.)[^\s\"'<>;,&\\]{{4,}})"
-        ),
-    ),
-    (  # password = "value", "api_key": "value"
-        PASSWORD,
-        re.compile(
-            rf"(?i){_NAMED}[\w-]{{0,30}}\\*[\"']?\s{{0,3}}[:=]\s{{0,3}}"
-            rf"\\*(?P<quote>[\"']){_NOT_YET}(?P<value>[^\"'\n\\]{{4,200}})(?=\\*(?P=quote))"
-        ),
-    ),
-    (  # password: value4, token=value4, --password value4
-        PASSWORD,
-        re.compile(
-            rf"(?i){_NAMED}[\w-]{{0,30}}(?:\s{{0,3}}[:=]\s{{0,3}}|(?<=\w) )"
-            rf"{_NOT_YET}(?P<value>(?=[^\s\"'<>;,&()]{{0,60}}\d)[^\s\"'<>;,&()\[\]{{}}\\]{{6,}})"
-        ),
-    ),
-]
 
 _NAME: Final = r"[^\s/\\:\"'<>|,;()\[\]{}?*&#%`]*[^\s/\\:\"'<>|,;()\[\]{}?*&#%`.!]"
 _SPACED: Final = (
@@ -103,7 +45,7 @@ _HOMES: Final = [
 ]
 
 
-class Redactor:
+class Redactor(secrets.Redactor):
     """Replaces what must not be seen, and remembers what it found, by kind.
 
     Args:
@@ -112,39 +54,22 @@ class Redactor:
     """
 
     def __init__(self, environment: Mapping[str, str], homes: Iterable[str] = ()) -> None:
-        self._values = sorted(secret_values(environment), key=len, reverse=True)
+        super().__init__(secret_values(environment))
         self._homes = [
             re.compile(rf"(?<![\w.~-]){re.escape(home.rstrip('/'))}(?![\w-])")
             for home in homes
             if len(home.rstrip("/")) > 1
         ]
-        self.found: dict[str, set[str]] = {}
 
     def text(self, text: str) -> str:
         """Text without what was to be removed."""
-        for value in self._values:
-            if value in text:
-                self._note(VARIABLE, value)
-                text = text.replace(value, REDACTED)
-        for kind, pattern in _PATTERNS:
-            text = pattern.sub(lambda match, kind=kind: self._secret(kind, match), text)  # type: ignore[misc]
+        text = super().text(text)
         for pattern in (*self._homes, *_HOMES):
             text = pattern.sub(self._home, text)
         return text
 
-    def _note(self, kind: str, value: str) -> None:
-        self.found.setdefault(kind, set()).add(value)
-
-    def _secret(self, kind: str, match: re.Match[str]) -> str:
-        if "value" not in match.re.groupindex:
-            self._note(kind, match[0])
-            return REDACTED
-        self._note(kind, match["value"])
-        start, end = match.start("value") - match.start(), match.end("value") - match.start()
-        return f"{match[0][:start]}{REDACTED}{match[0][end:]}"
-
     def _home(self, match: re.Match[str]) -> str:
-        self._note(HOME, match[0])
+        self.note(HOME, match[0])
         if match[0].startswith("-"):
             return "-~"
         before = match.string[match.start() - 1 : match.start()]
@@ -169,26 +94,6 @@ class Redactor:
         shown = ansi.strip(redacted)
         as_shown = self.text(shown)
         return redacted if as_shown == shown else as_shown
-
-    def value(self, value: Any) -> Any:
-        """Any value of JSON."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, list):
-            return [self.value(item) for item in value]
-        if isinstance(value, dict):
-            return {self.text(str(name)): self._member(name, item) for name, item in value.items()}
-        return value
-
-    def _member(self, name: object, value: Any) -> Any:
-        """A member whose name says that its value is a secret."""
-        if not isinstance(value, str):
-            return self.value(value)
-        prefix = f"{name}={chr(34)}"
-        whole = self.text(f"{prefix}{value}{chr(34)}")
-        if whole.startswith(prefix) and whole.endswith(chr(34)):
-            return whole[len(prefix) : -1]
-        return self.text(value)
 
     # -- the conversation ----------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ..connection.connection import LOG_LINE, LogLine
-from ..connection.environment import REDACTED, redact, secret_values
+from ..connection.environment import redact, secret_values
+from ..protocol.secrets import REDACTED
 from ..rendering.ansi import strip
 from ..rendering.characters import visible
 

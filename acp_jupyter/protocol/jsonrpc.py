@@ -217,7 +217,7 @@ def _read_again(line: bytes, take: Take) -> None:
 
 
 def _take(message: JSON, line: bytes, take: Take) -> None:
-    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _too_deep(message):
+    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and too_deep(message):
         take(_noise("nested too deeply", line))
     elif type(message) is list:
         _take_batch(message, line, take)
@@ -283,7 +283,7 @@ def _noise(reason: str, line: bytes) -> Noise:
     return Noise(reason, line[:RAW_KEPT], ids)
 
 
-def _too_deep(message: JSON) -> bool:
+def too_deep(message: JSON) -> bool:
     level = [message] if type(message) in (dict, list) else []
     for _ in range(MAX_DEPTH):
         level = [
