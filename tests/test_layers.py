@@ -50,6 +50,7 @@ LAYERS = {
     "api": "surfaces",
     "cli": "surfaces",
     "display": "surfaces",
+    "experiments": "surfaces",
     "export": "surfaces",
     "extension": "surfaces",
     "host": "surfaces",

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TURNS_VARIABLE: Final = "ACP_JUPYTER_TURNS"
+"""Names a file that gets a line for each turn, see `journal`."""
+
 START_LIMIT: Final = 60.0
 """Seconds an agent has to get ready where nobody can interrupt: the slowest agents seen take 5,
 one that is downloaded at its first start may take many more."""
@@ -358,17 +361,23 @@ class Link:
             )
         finally:
             if session.transcript.turn.number > number:
-                self._count(session, before)
+                self._count(shown.agent, session, before)
             await shown.pump.drain()
 
-    def _count(self, session: Session, before: tuple[float, str] | None) -> None:
+    def _count(self, agent: Agent, session: Session, before: tuple[float, str] | None) -> None:
         """Add what a turn took to what the notebook has spent."""
         turn = session.transcript.turn
         if turn.ended is not None:
             self.spent.seconds += turn.ended - turn.started
         after = cost_of(session.transcript.info.usage)
+        cost = None
         if after is not None:
-            self.spent.cost += max(0.0, after[0] - (before[0] if before is not None else 0.0))
+            cost = max(0.0, after[0] - (before[0] if before is not None else 0.0))
+            self.spent.cost += cost
+        if turns := self._host.environ.get(TURNS_VARIABLE):
+            from .journal import write
+
+            write(turns, agent, session, cost)
 
     # -- showing and asking --------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Notebooks as experiments: run, swept, compared and checked; above `client` and `api`."""
