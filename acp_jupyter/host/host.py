@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..connection.portal import Portal
 from ..errors import ACPError, UsageError
 from ..services.agents import AgentSpec, from_name, from_text
+from ..session.limits import NO_LIMITS, Limits, Spent
 from .frontend import Frontend, Launch, choose, read_launch
 from .interrupts import Interrupts
 from .link import Link
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .history import CellSource
     from .live import Live
     from .mentions import PictureFolder
+    from .report import Reporter
     from .settings import ACPJupyter
 
 SHUTDOWN_LIMIT: Final = 2.0
@@ -45,6 +47,7 @@ class Host:
         interrupts: who gets SIGINT.
         links: by the name the user gave with ``--as``; the one without a name is "".
         live: the connection to frontends, if a surface has made it.
+        spent: what the turns of all links have taken.
     """
 
     def __init__(self, kernel: Any, tap: CommTap | None, environ: Mapping[str, str]) -> None:
@@ -55,6 +58,7 @@ class Host:
         self.interrupts = Interrupts(kernel)
         self.links: dict[str, Link] = {}
         self.live: Live | None = None
+        self.spent = Spent()
         self._keys = count(1)
         self._anonymous: list[Link] = []
         self._policy: Policy | None = None
@@ -168,6 +172,27 @@ class Host:
         from .settings import ACPJupyter
 
         return ACPJupyter.load(self.environ)
+
+    @cached_property
+    def caps(self) -> Limits:
+        """What all links together may take, as the program that runs the notebook says.
+
+        Raises:
+            UsageError: that cannot be understood.
+        """
+        from .report import BUDGET, budget
+
+        given = self.environ.get(BUDGET)
+        return budget(given) if given else NO_LIMITS
+
+    @cached_property
+    def reporter(self) -> Reporter | None:
+        """Tells the program that runs the notebook what happens, if it asks for that."""
+        if self.kernel is None or not self.environ.get("ACP_JUPYTER_RUN"):
+            return None
+        from .report import Reporter
+
+        return Reporter(self.kernel)
 
     @cached_property
     def launch(self) -> Launch:

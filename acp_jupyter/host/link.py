@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TURNS_VARIABLE: Final = "ACP_JUPYTER_TURNS"
-"""Names a file that gets a line for each turn, see `journal`."""
-
 START_LIMIT: Final = 60.0
 """Seconds an agent has to get ready where nobody can interrupt: the slowest agents seen take 5,
 one that is downloaded at its first start may take many more."""
@@ -340,7 +337,7 @@ class Link:
         shown.cell = cell
         widgets, session.permissions.askers = self._askers(cell, session)
         output = self._output(cell, session, widgets, show=show)
-        limits = within(limits, self.caps, self.spent)
+        limits = within(within(limits, self.caps, self.spent), self._host.caps, self._host.spent)
         number = session.transcript.turn.number
         before = cost_of(session.transcript.info.usage)
         capabilities = session.agent.prompt_capabilities
@@ -350,6 +347,8 @@ class Link:
 
         def on_start(turn: Turn) -> None:
             shown.pump.begin(turn, output)
+            if self._host.reporter is not None:
+                self._host.reporter.begin(cell, self, turn)
             session.sent(sent_items(found, capabilities))
 
         try:
@@ -361,23 +360,17 @@ class Link:
             )
         finally:
             if session.transcript.turn.number > number:
-                self._count(shown.agent, session, before)
+                self._count(session, before)
             await shown.pump.drain()
 
-    def _count(self, agent: Agent, session: Session, before: tuple[float, str] | None) -> None:
+    def _count(self, session: Session, before: tuple[float, str] | None) -> None:
         """Add what a turn took to what the notebook has spent."""
         turn = session.transcript.turn
         if turn.ended is not None:
             self.spent.seconds += turn.ended - turn.started
         after = cost_of(session.transcript.info.usage)
-        cost = None
         if after is not None:
-            cost = max(0.0, after[0] - (before[0] if before is not None else 0.0))
-            self.spent.cost += cost
-        if turns := self._host.environ.get(TURNS_VARIABLE):
-            from .journal import write
-
-            write(turns, agent, session, cost)
+            self.spent.cost += max(0.0, after[0] - (before[0] if before is not None else 0.0))
 
     # -- showing and asking --------------------------------------------------------------------
 
@@ -398,6 +391,8 @@ class Link:
         pump.begin(session.transcript.turn, self._output(self._cell, session, None))
         pump.flush()  # what came before the session was known, or was loaded with it
         session.start_soon(pump.run)
+        if self._host.reporter is not None:
+            self._host.reporter.agent(self._cell, self, agent, session)
 
     def _output(
         self,

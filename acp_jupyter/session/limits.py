@@ -115,3 +115,20 @@ def exceeded(limits: Limits, usage: Mapping[str, Any], cost_before: float) -> st
     if limits.tokens is not None and type(used) is int and used > limits.tokens:
         return f"it uses {used:,} tokens, the limit is {limits.tokens:,}"
     return ""
+
+
+def turn_cost(usage: Mapping[str, Any], before: float) -> tuple[float, str] | None:
+    """Cost and currency of one turn, if the agent reports them.
+
+    Args:
+        usage: the last one of the turn.
+        before: what the session had cost when the turn began.
+    """
+    cost = cost_of(usage)
+    return None if cost is None else (max(0.0, cost[0] - before), cost[1])
+
+
+def turn_tokens(usage: Mapping[str, Any]) -> int | None:
+    """Tokens of context in use after a turn; those of the turn where only they are reported."""
+    found = (usage.get("used"), usage.get("totalTokens"))
+    return next((count for count in found if type(count) is int), None)

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 
 from ..protocol.dialects import SessionState
 from .cells import bounded, from_answer
+from .limits import cost_of
 from .messages import Messages
 from .reports import Level, Reports
 from .tools import Tools
@@ -134,6 +135,8 @@ class Reducer:
         """Begin a turn; from here on, what names nothing known belongs to it."""
         self._messages.close()
         turn = Turn(self.transcript.turn.number + 1, prompt=prompt, started=now)
+        cost = cost_of(self.transcript.info.usage)
+        turn.cost_before = 0.0 if cost is None else cost[0]
         self.transcript.turns.append(turn)
         self.transcript.forget_old_turns()
         return turn

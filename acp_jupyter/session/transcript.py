@@ -444,6 +444,7 @@ class Turn:
         started, first_chunk, ended: seconds on the caller's clock; ``first_chunk`` is when the
             first of the answer came: text, a thought, a tool call or a plan.
         stop_reason: see `FooterEntry`.
+        cost_before: what the session had cost when it began; agents report a total.
     """
 
     number: int
@@ -455,6 +456,7 @@ class Turn:
     stop_reason: str | None = None
     error: str = ""
     usage: dict[str, Any] = field(default_factory=dict)
+    cost_before: float = 0.0
     cancel_requested: bool = False
     open_message: MessageEntry | None = None
     files: FilesEntry | None = None
