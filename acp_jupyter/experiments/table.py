@@ -16,9 +16,14 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ..errors import UsageError
-from ..host.journal import KINDS
 
 Row = dict[str, Any]
+
+KINDS: Final = (
+    *("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"),
+    "other",
+)
+"""Kinds of tool calls that the protocol knows; any other one counts as "other"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,9 @@ def rows(run: Mapping[str, Any]) -> list[Row]:
 
 def _turn(turn: Mapping[str, Any]) -> Row:
     calls = turn.get("tool_calls")
-    counts = {kind: calls.get(kind, 0) if isinstance(calls, dict) else 0 for kind in KINDS}
+    counts = dict.fromkeys(KINDS, 0)
+    for kind, count in calls.items() if isinstance(calls, dict) else ():
+        counts[kind if kind in counts else "other"] += count if type(count) is int else 0
     held = {name: _typed(_BY_NAME[name], turn.get(name)) for name in _OF_A_TURN}
     return {
         **held,
