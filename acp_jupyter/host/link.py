@@ -361,16 +361,19 @@ class Link:
         finally:
             if session.transcript.turn.number > number:
                 self._count(session, before)
+                if self._host.reporter is not None:
+                    self._host.reporter.end(cell, self, session)
             await shown.pump.drain()
 
     def _count(self, session: Session, before: tuple[float, str] | None) -> None:
         """Add what a turn took to what the notebook has spent."""
         turn = session.transcript.turn
-        if turn.ended is not None:
-            self.spent.seconds += turn.ended - turn.started
         after = cost_of(session.transcript.info.usage)
-        if after is not None:
-            self.spent.cost += max(0.0, after[0] - (before[0] if before is not None else 0.0))
+        for spent in (self.spent, self._host.spent):
+            if turn.ended is not None:
+                spent.seconds += turn.ended - turn.started
+            if after is not None:
+                spent.cost += max(0.0, after[0] - (before[0] if before is not None else 0.0))
 
     # -- showing and asking --------------------------------------------------------------------
 
