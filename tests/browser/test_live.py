@@ -126,6 +126,39 @@ def test_a_mode_chosen_in_the_status_reaches_the_agent(lab: LabPage, by: str) ->
     assert "The mode is trust, so I did not ask 2 times." in lab.output_text(index)
 
 
+def test_a_question_below_the_page_is_scrolled_to(frontend: NotebookPage) -> None:
+    connect(frontend)
+    index = frontend.ask("count 900; slow 3; write tall.txt: hello", wait=False)
+    allow = frontend.page.get_by_role("button", name="Allow once", exact=True)
+    expect(allow.first).to_be_in_viewport()
+    frontend.click_button(index, "Deny")
+    frontend.wait_until_done(index)
+
+
+def test_a_user_who_has_scrolled_stays_there_and_the_status_leads_to_the_question(
+    frontend: NotebookPage,
+) -> None:
+    connect(frontend)
+    index = frontend.add("count 900; slow 20; write tall.txt: hello")
+    frontend.add("\n" * 60)
+    frontend.run(index, wait=False)
+    frontend.wait_for_output(index, "Step 1 of 20.")
+    frontend.page.mouse.move(640, 400)
+    frontend.page.mouse.wheel(0, -5000)
+    status(frontend, "waiting").first.wait_for()
+    allow = frontend.page.get_by_role("button", name="Allow once", exact=True)
+    allow.first.wait_for(state="attached")
+    expect(allow.first).not_to_be_in_viewport()
+    frontend.page.get_by_role("button", name="Options of the agent").click()
+    expect(frontend.page.get_by_role("dialog")).to_be_visible()
+    status(frontend, "waiting").first.click()
+    expect(frontend.page.get_by_role("dialog")).to_have_count(0)
+    expect(allow.first).to_be_in_viewport()
+    frontend.page.keyboard.press("Enter")  # is for no button yet
+    frontend.click_button(index, "Deny")
+    frontend.wait_until_done(index)
+
+
 def test_a_turn_is_cancelled_from_the_status(lab: LabPage) -> None:
     connect(lab)
     index = lab.ask("wait", wait=False)

@@ -11,12 +11,13 @@ import type { Cell } from '@jupyterlab/cells';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 
 import type { ILinkState } from '../protocol';
+import { showQuestion } from '../live/reveal';
 import type { ILive, ILiveNotebook } from '../tokens';
 import type { Kernel } from './cell';
 import { askOptions, exportConversation } from './export';
 import { insertPrompt, runPrompt, type IPrompt } from './insert';
 import { askPrompt, explainPrompt, fixPrompt, type ISubject } from './prompts';
-import { nextQuestion, showQuestion } from './questions';
+import { nextQuestion } from './questions';
 import { hasFailed, kernelOfPanel, subjectOf } from './subject';
 
 type Options = Parameters<JupyterFrontEnd['commands']['addCommand']>[1];

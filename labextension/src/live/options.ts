@@ -139,13 +139,13 @@ export class OptionsPopup implements IDisposable {
 
   /**
    * @param anchor - the control that it belongs to.
-   * @param onClosed - called once.
+   * @param onClosed - called once, with whether it was by a key: then the focus goes back.
    */
   constructor(
     private readonly _notebook: ILiveNotebook,
     private readonly _anchor: HTMLElement,
     openPanel: () => void,
-    private readonly _onClosed: () => void
+    private readonly _onClosed: (byKey: boolean) => void
   ) {
     const links = element('div');
     this._links = new KeyedNodes(
@@ -171,6 +171,10 @@ export class OptionsPopup implements IDisposable {
   }
 
   dispose(): void {
+    this._close(false);
+  }
+
+  private _close(byKey: boolean): void {
     if (this._isDisposed) {
       return;
     }
@@ -178,7 +182,7 @@ export class OptionsPopup implements IDisposable {
     this._notebook.changed.disconnect(this._update);
     document.removeEventListener('pointerdown', this._onPointer, true);
     this.node.remove();
-    this._onClosed();
+    this._onClosed(byKey);
   }
 
   private _update = (): void => {
@@ -199,8 +203,7 @@ export class OptionsPopup implements IDisposable {
     if (event.key === 'Escape') {
       event.preventDefault();
       event.stopPropagation();
-      this.dispose();
-      this._anchor.focus();
+      this._close(true);
     }
   };
 

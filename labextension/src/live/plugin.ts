@@ -19,13 +19,13 @@ import { Notices } from './notices';
 import { OPEN_COMMAND, Opener } from './open';
 import { AgentsPanel } from './panel';
 import type { IOpenQuestion } from './questions';
-import { revealCell } from './reveal';
+import { SHOW_PANEL, showQuestion } from './reveal';
+import { QuestionScroller } from './scroll';
 import { IPreferences, Preferences, SETTINGS_ID } from './settings';
 import { StatusItem } from './status';
 
-const CATEGORY = 'Agents';
+const CATEGORY = 'ACP Agent';
 const FOLLOW_COMMAND = 'acp:toggle-follow';
-const SHOW_COMMAND = 'acp:show-agents';
 
 const settings: JupyterFrontEndPlugin<IPreferences> = {
   id: SETTINGS_ID,
@@ -55,7 +55,7 @@ const live: JupyterFrontEndPlugin<ILive> = {
 
 /** How a question is brought into sight. */
 function shower(app: JupyterFrontEnd): (open: IOpenQuestion) => void {
-  return ({ notebook, question }) => void revealCell(app, notebook.panel, question.cell);
+  return open => void showQuestion(app, open);
 }
 
 const panel: JupyterFrontEndPlugin<void> = {
@@ -85,11 +85,12 @@ const panel: JupyterFrontEndPlugin<void> = {
     );
     app.shell.add(widget, 'right', { rank: 900 });
     restorer?.add(widget, widget.id);
-    app.commands.addCommand(SHOW_COMMAND, {
-      label: 'Show the Agents Panel',
+    app.commands.addCommand(SHOW_PANEL, {
+      label: 'Show Agents Panel',
+      caption: 'The agents of all notebooks, what they ask, and their wire',
       execute: () => app.shell.activateById(widget.id)
     });
-    palette?.addItem({ command: SHOW_COMMAND, category: CATEGORY });
+    palette?.addItem({ command: SHOW_PANEL, category: CATEGORY });
   }
 };
 
@@ -109,9 +110,13 @@ const status: JupyterFrontEndPlugin<void> = {
     if (tracker === null) {
       return;
     }
-    const item = new StatusItem(agents, tracker, preferences, () => {
-      void app.commands.execute(SHOW_COMMAND);
-    });
+    const item = new StatusItem(
+      agents,
+      tracker,
+      preferences,
+      () => void app.commands.execute(SHOW_PANEL),
+      shower(app)
+    );
     item.id = 'acp-status';
     if (statusBar === null) {
       app.shell.add(item, 'top', { rank: 5000 }); // Notebook 7: before the kernel's logo.
@@ -137,6 +142,16 @@ const notices: JupyterFrontEndPlugin<void> = {
   }
 };
 
+const scroll: JupyterFrontEndPlugin<void> = {
+  id: 'acp-jupyter:scroll',
+  description: 'Scrolls to a question that comes up below the cell that the user looks at.',
+  autoStart: true,
+  requires: [ILive],
+  activate: (_: JupyterFrontEnd, agents: ILive): void => {
+    new QuestionScroller(agents);
+  }
+};
+
 const open: JupyterFrontEndPlugin<void> = {
   id: 'acp-jupyter:open',
   description: 'Opens files at a line, and follows along with the agent.',
@@ -157,7 +172,7 @@ const open: JupyterFrontEndPlugin<void> = {
     }
     const opener = new Opener(app, documents);
     app.commands.addCommand(OPEN_COMMAND, {
-      label: 'Open the File at This Location',
+      label: 'Open File at Location',
       describedBy: { args: OPEN_ARGUMENTS },
       execute: async args => {
         const { path, line, notebook } = args as { path: string; line?: number; notebook?: string };
@@ -170,7 +185,8 @@ const open: JupyterFrontEndPlugin<void> = {
     }
     new Follower(agents, opener, preferences);
     app.commands.addCommand(FOLLOW_COMMAND, {
-      label: 'Follow Along with the Agent',
+      label: 'Follow Along with Agent',
+      caption: 'Show the file that an agent works on beside the notebook',
       isToggled: () => preferences.current.follow,
       execute: () => preferences.set('follow', !preferences.current.follow)
     });
@@ -195,5 +211,6 @@ export const plugins: JupyterFrontEndPlugin<unknown>[] = [
   panel,
   status,
   notices,
+  scroll,
   open
 ];

@@ -10,6 +10,7 @@ import { foremost, linkLines, linkParts, statusWords } from './describe';
 import { element, setText } from './dom';
 import { statusIcon } from './icons';
 import { OptionsPopup } from './options';
+import { openQuestions, type IOpenQuestion } from './questions';
 import type { IPreferences } from './settings';
 
 export class StatusItem extends Widget {
@@ -18,11 +19,18 @@ export class StatusItem extends Widget {
 
   private _button = element('button', {
     type: 'button',
-    class: 'acp-Status',
-    'aria-haspopup': 'dialog',
-    'aria-expanded': 'false'
+    class: 'acp-Status'
   });
   private _details = element('span', { class: 'acp-Status-details' });
+  /** Opens the popup while the other button leads to the question. */
+  private _more = element('button', {
+    type: 'button',
+    class: 'acp-Status acp-Status-more',
+    text: '⋯',
+    title: 'Mode, model and other options',
+    'aria-label': 'Options of the agent'
+  });
+  private _opener = this._button;
   private _popup: OptionsPopup | null = null;
   private _shown: Status | null = null;
   private _words = element('span', { class: 'acp-Status-words' });
@@ -31,13 +39,15 @@ export class StatusItem extends Widget {
     private readonly _live: ILive,
     private readonly _tracker: INotebookTracker,
     private readonly _preferences: IPreferences,
-    private readonly _openPanel: () => void
+    private readonly _openPanel: () => void,
+    private readonly _showQuestion: (open: IOpenQuestion) => void
   ) {
     super();
     this.addClass('acp-StatusItem');
     this._button.append(this._words, this._details);
     this._button.addEventListener('click', this._onClick);
-    this.node.append(this._button);
+    this._more.addEventListener('click', () => this._toggle());
+    this.node.append(this._button, this._more);
     _live.changed.connect(this._onChanged);
     _tracker.currentChanged.connect(this._onCurrentChanged);
     _preferences.changed.connect(this._onChanged);
@@ -69,7 +79,9 @@ export class StatusItem extends Widget {
     }
     setText(this._words, statusWords(status));
     setText(this._details, link === undefined ? '' : linkParts(link).join(' · '));
-    this._button.title = links.map(each => linkLines(each).join('\n')).join('\n\n');
+    const lines = links.map(each => linkLines(each).join('\n')).join('\n\n');
+    this._button.title = this._question === undefined ? lines : `Go to the question\n\n${lines}`;
+    this._setOpener(this._question === undefined ? this._button : this._more);
   }
 
   private get _notebook(): ILiveNotebook | undefined {
@@ -88,16 +100,45 @@ export class StatusItem extends Widget {
     this._onChanged();
   };
 
+  private get _question(): IOpenQuestion | undefined {
+    const notebook = this._notebook;
+    return notebook && [...openQuestions([notebook]).values()][0];
+  }
+
+  /** Say which of the buttons opens the popup. */
+  private _setOpener(opener: HTMLButtonElement): void {
+    this._opener.removeAttribute('aria-haspopup');
+    this._opener.removeAttribute('aria-expanded');
+    this._opener = opener;
+    opener.setAttribute('aria-haspopup', 'dialog');
+    opener.setAttribute('aria-expanded', String(this._popup !== null));
+    this._more.hidden = opener !== this._more;
+  }
+
   private _onClick = (): void => {
+    const question = this._question;
+    if (question === undefined) {
+      this._toggle();
+    } else {
+      this._popup?.dispose();
+      this._showQuestion(question);
+    }
+  };
+
+  private _toggle(): void {
     const notebook = this._notebook;
     if (this._popup !== null) {
       this._popup.dispose();
     } else if (notebook !== undefined) {
-      this._button.setAttribute('aria-expanded', 'true');
-      this._popup = new OptionsPopup(notebook, this._button, this._openPanel, () => {
+      const openPanel = this._openPanel;
+      this._popup = new OptionsPopup(notebook, this.node, openPanel, byKey => {
         this._popup = null;
-        this._button.setAttribute('aria-expanded', 'false');
+        this._opener.setAttribute('aria-expanded', 'false');
+        if (byKey) {
+          this._opener.focus();
+        }
       });
+      this._opener.setAttribute('aria-expanded', 'true');
     }
-  };
+  }
 }
