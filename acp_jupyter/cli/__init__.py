@@ -14,9 +14,9 @@ import sys
 
 from .. import __version__
 from ..errors import ACPError
-from . import demo, export, install, policy
+from . import demo, export, install, policy, run
 
-COMMANDS = (demo, install, policy, export)
+COMMANDS = (demo, install, run, policy, export)
 """In the order of ``--help``."""
 
 

@@ -190,6 +190,8 @@ class Link:
             client.on_session = self._on_session
             client.on_news = self._host.touch
             client.policy = self._host.policy
+            client.tapes = self._host.recordings.tapes
+            client.recorder = self._host.recordings.current
             self._host.portal.submit(client.run)
             await client.wait_open()
             self.client = client
@@ -199,6 +201,7 @@ class Link:
         """Start an agent and open a session in ``cwd``."""
         assert self.client is not None
         self._cell = cell
+        spec = self._host.recordings.in_place_of(spec)
         limit = _start_limit(cell)
         session = await _started(cell, self.client.connect(spec, cwd, limit=limit))
         await self._settle()
@@ -335,6 +338,8 @@ class Link:
 
         shown = self._shown[session.display_prefix]
         shown.cell = cell
+        if session.recording is not None:
+            session.recording.cell = cell.ident_in_notebook
         widgets, session.permissions.askers = self._askers(cell, session)
         output = self._output(cell, session, widgets, show=show)
         limits = within(within(limits, self.caps, self.spent), self._host.caps, self._host.spent)
@@ -361,9 +366,11 @@ class Link:
         finally:
             if session.transcript.turn.number > number:
                 self._count(session, before)
-                if self._host.reporter is not None:
+            try:
+                await shown.pump.drain()
+            finally:
+                if self._host.reporter is not None and session.transcript.turn.number > number:
                     self._host.reporter.end(cell, self, session)
-            await shown.pump.drain()
 
     def _count(self, session: Session, before: tuple[float, str] | None) -> None:
         """Add what a turn took to what the notebook has spent."""

@@ -120,7 +120,8 @@ def turn_facts(turn: Turn, cwd: str) -> dict[str, Any]:
     """A turn in numbers; see `experiments.result`."""
     calls = [entry for entry in turn.entries if isinstance(entry, ToolCallEntry)]
     asked = [entry for entry in turn.entries if isinstance(entry, PermissionEntry)]
-    counts = [toolcalls.counts(call) for call in calls]
+    done = [call for call in calls if call.status == "completed"]
+    counts = [toolcalls.counts(call) for call in done]
     cost = turn_cost(turn.usage, turn.cost_before)
     messages = [entry for entry in turn.entries if isinstance(entry, MessageEntry)]
     answers = [entry.text.strip("\n") for entry in messages if entry.role == "agent"]
@@ -139,7 +140,7 @@ def turn_facts(turn: Turn, cwd: str) -> dict[str, Any]:
         "tool_calls": dict(Counter(call.kind for call in calls)),
         "permissions": len(asked),
         "permissions_denied": sum(entry.state == "denied" for entry in asked),
-        "files": _files(turn, calls, cwd),
+        "files": _files(turn, done, cwd),
         "lines_added": sum(added for added, _ in counts),
         "lines_removed": sum(removed for _, removed in counts),
     }

@@ -51,7 +51,11 @@ def kernel_specs() -> dict[str, dict[str, Any]]:
         OURS: ours,
         MINIMAL: {"argv": [*minimal, "-f", "{connection_file}"], "env": no_warning},
         RESENDING: {"argv": [*resending, "-f", "{connection_file}"], "env": no_warning},
-        PLAIN: {"argv": [*plain, "-f", "{connection_file}"], "env": no_warning},
+        PLAIN: {
+            "argv": [*plain, "-f", "{connection_file}"],
+            "env": no_warning,
+            "language": "python",
+        },
     }
     for name, spec in specs.items():
         spec.setdefault("display_name", name)
