@@ -10,12 +10,12 @@ import hashlib
 import itertools
 import json
 import keyword
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from ..errors import UsageError
+from .parameters import read_value
 
 Value: TypeAlias = str | int | float | bool | None
 Grid: TypeAlias = Mapping[str, Sequence[Value]]
@@ -98,25 +98,6 @@ def _values(name: str, text: str) -> list[Value]:
             remedy=f"""For example `--grid '{name}=["one, two", "three"]'`.""",
         ) from error
     return list(values)
-
-
-def read_value(text: str) -> Value:
-    """A value of a command line, by papermill's rules: what reads as ``True``, ``False``,
-    ``None`` or a number is one, anything else is text."""
-    if text in _WORDS:
-        return _WORDS[text]
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return number if math.isfinite(number) else text  # a model may well be called "nan"
-
-
-_WORDS: Final[Mapping[str, Value]] = {"True": True, "False": False, "None": None}
 
 
 def check(grid: Grid) -> None:

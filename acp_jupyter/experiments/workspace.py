@@ -265,6 +265,15 @@ def add_worktree(workspace: Path, place: Path, commit: str) -> None:
 def remove_worktree(workspace: Path, place: Path) -> None:
     """Remove a folder made by `add_worktree`, and what git noted of it."""
     shutil.rmtree(place, ignore_errors=True)
+    prune_worktrees(workspace)
+
+
+def prune_worktrees(workspace: Path) -> None:
+    """Have git forget worktrees whose folder is gone.
+
+    Raises:
+        UsageError: git refuses.
+    """
     _git(workspace, "worktree", "prune")
 
 
