@@ -20,7 +20,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 from .errors import UsageError
-from .services.agents import AgentSpec, from_command, known_names
+from .services.agents import REPLAY, AgentSpec, from_command, from_recording, known_names
 from .session.limits import NO_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -150,10 +150,26 @@ class AcpMagics(Magics):
 
     def _do_connect(self, arguments: list[str]) -> None:
         """%acp connect NAME [--cwd DIR] [--as ALIAS], or %acp connect … -- COMMAND ARGUMENT…:
-        start an agent and open a session in the notebook's folder, or in DIR."""
+        start an agent and open a session in the notebook's folder, or in DIR. With replay:FILE as
+        the name [--speed original] [--apply-files]: replay a recording."""
         spec, cwd = self._parse_connect(arguments)
         link = self._host.link(self._alias)
         link.call(self._cell(), link.connect, spec, cwd)
+
+    def _do_record(self, arguments: list[str]) -> None:
+        """%acp record [FILE], or %acp record off: keep what is said with agents that are connected
+        from now on, and what was decided, in a file beside the notebook, or in FILE."""
+        recordings = self._host.recordings
+        if len(arguments) > 1:
+            raise UsageError("%acp record takes one word", remedy="Use the name of a file, or off.")
+        if recordings.replayed_from:
+            self._say(f"Recording: off, this is a replay of {recordings.replayed_from}.")
+        elif arguments == ["off"]:
+            path = recordings.stop()
+            self._say(f"Recording: off{'' if path is None else f'; {path.name} is kept'}.")
+        else:
+            path = recordings.start(*arguments)
+            self._say(f"Recording: {path.name}, from the next connect on.")
 
     def _do_restart(self, arguments: list[str]) -> None:
         """%acp restart: end the agent, start it anew and open a new session."""
@@ -275,6 +291,11 @@ class AcpMagics(Magics):
             own, command = arguments[:cut], arguments[cut + 1 :]
         cwd = self._host.cwd
         names: list[str] = []
+        source = None
+        if any(word.startswith(REPLAY) for word in own):
+            from .host.recordings import read_options
+
+            source, own = read_options(own)
         rest = iter(own)
         for word in rest:
             if word == "--cwd":
@@ -298,7 +319,10 @@ class AcpMagics(Magics):
                 "%acp connect takes the name of one agent",
                 remedy=f"Known: {known}. For any other one: `%acp connect -- PROGRAM ARGUMENT…`.",
             )
-        return self._host.agent_named(names[0]), cwd
+        spec = self._host.agent_named(names[0])
+        if source is not None and not self._host.recordings.replayed_from:
+            spec = from_recording(names[0].removeprefix(REPLAY), source)
+        return spec, cwd
 
     def _directory(self, given: str | None) -> str:
         if given is None:

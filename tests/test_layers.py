@@ -35,6 +35,7 @@ MAY_IMPORT = {
     # The command line starts the bundled agent, which is otherwise a process of its own.
     "surfaces": [*BELOW_CLIENT, "client", "demo_agent"],
     "demo_agent": ["errors"],
+    "replay_agent": ["errors", "protocol"],
 }
 
 # The layer of each module or package directly in acp_jupyter ("" is acp_jupyter/__init__.py).
@@ -58,6 +59,7 @@ LAYERS = {
     "magics": "surfaces",
     "questions": "surfaces",
     "demo_agent": "demo_agent",
+    "replay_agent": "replay_agent",
 }
 
 # A pure layer does no I/O, knows no clock and no chance: what it needs of them are arguments.

@@ -21,7 +21,7 @@ from ..host.cell import CellContext, no_cell
 from ..host.frontend import Frontend
 from ..host.host import Host
 from ..host.link import Link
-from ..services.agents import AgentSpec, from_command, from_text
+from ..services.agents import AgentSpec, from_command
 from ..session.attachments import Prompt
 from ..session.limits import Limits
 from .turn import Turn, last_turn
@@ -54,7 +54,8 @@ def connect(
     """Start an agent.
 
     Args:
-        agent: a name (``"demo"`` or a configured one), a command line, or a command as a list.
+        agent: a name (``"demo"`` or a configured one), a command line, a command as a list, or a
+            recording: ``"replay:FILE"``.
         cwd: working directory of its sessions; by default the current one.
         permissions: "ask", "deny" or "allow", the path of a policy file, or a policy as a dict
             with "default" and "rules"; by default what the settings say.
@@ -104,7 +105,7 @@ def _prepare(
 
     host, cell = _surroundings()
     if isinstance(agent, str):
-        spec = from_text(agent, host.settings.agents)
+        spec = host.agent_of(agent)
     else:
         spec = from_command([os.fspath(word) for word in agent])
     if env:

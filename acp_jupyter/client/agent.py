@@ -30,12 +30,16 @@ from ..errors import (
     UsageError,
     VersionMismatch,
 )
-from ..protocol import dialects, elicitation, jsonrpc
+from ..protocol import dialects, elicitation, jsonrpc, recording
 from ..protocol.methods import AGENT_METHODS, CLIENT_METHODS, PROTOCOL_VERSION, supports
+from ..protocol.recording import REPLAY_EVENT
 from ..services.agents import MISSING_IS_EMPTY, AgentSpec
 from ..services.permissions import Permissions
 from ..services.policy import Policy
+from ..services.recording import Connection as Recording
+from ..services.recording import Recorder
 from ..services.remembered import Remembered, agent_digest
+from ..services.replay import Replay
 from .session import Session
 
 JSON = Any
@@ -44,6 +48,9 @@ HELD_SECONDS: Final = 10.0
 HELD_UPDATES: Final = 2000
 """How long, and how many, updates wait for a session id that is not known yet: agents send some
 before the answer that names the session."""
+
+STDERR_RECORDED: Final = 100
+"""Lines of standard error that a recording keeps of an agent that ended by itself."""
 
 PRINTED_KEPT: Final = 500
 """Bytes quoted of a line that an agent printed in place of its first message."""
@@ -65,19 +72,34 @@ class Agent:
         sessions: by session id.
         ended: set when its process is gone.
         error: why it ended; ``None`` if it was closed on purpose.
+        recording: who records what is said; ``None`` where nobody does.
+        replay: what its recording tells, where it is a replay.
         errors: the last lines of its standard error as they came, see `log`.
         on_news: called when anything about it may have changed: it said something, a turn or a
             question began or ended, it is gone. Often; it must be cheap.
     """
 
     def __init__(
-        self, spec: AgentSpec, *, cwd: str, environ: Mapping[str, str], client_version: str
+        self,
+        spec: AgentSpec,
+        *,
+        cwd: str,
+        environ: Mapping[str, str],
+        client_version: str,
+        recorder: Recorder | None = None,
     ) -> None:
         self.spec = spec
         self.cwd = cwd
         self.environment = child_environment(
             environ, extra=spec.env, minimal=spec.minimal_env, keep=spec.keep
         )
+        self.replay = Replay() if spec.replay is not None else None
+        self.recording: Recording | None = None
+        if recorder is not None and self.replay is None:  # what is replayed is recorded already
+            self.recording = recorder.connection(
+                name=spec.name, argv=spec.argv, cwd=cwd, environment=self.environment
+            )
+            self.recording.on_failure = self._tell_not_recorded
         self.initialized: dialects.Initialized | None = None
         self.sessions: dict[str, Session] = {}
         self.ended = trio.Event()
@@ -110,7 +132,12 @@ class Agent:
             async with open_stdio(
                 self.spec.argv, cwd=self.cwd, env=self.environment, on_stderr=self._on_stderr
             ) as self._transport:
-                self._connection = Connection(self._transport, self, clock=trio.current_time)
+                self._connection = Connection(
+                    self._transport,
+                    self,
+                    clock=trio.current_time,
+                    tap=None if self.recording is None else self.recording.tap,
+                )
                 async with trio.open_nursery() as self._nursery:
                     self._nursery.start_soon(self._run_connection)
                     task_status.started()
@@ -120,6 +147,8 @@ class Agent:
                 if self._grace > CLOSE_GRACE:
                     await self._transport.aclose(self._grace)
         finally:
+            if self.recording is not None:
+                self.recording.flush()
             self.ended.set()
             self.on_news()
 
@@ -129,6 +158,8 @@ class Agent:
             await self._connection.run()
         finally:
             self.error = self.error or self._connection.error
+            if self.replay is not None:
+                self.replay.end()
             self._stop.set()
             self.on_news()
 
@@ -165,6 +196,8 @@ class Agent:
         with trio.move_on_after(0.5):
             await transport.wait_exited()
         code = transport.returncode
+        if self.recording is not None:
+            self.recording.exit(code, transport.stderr_tail(STDERR_RECORDED))
         during = "during this turn" if any(s.running for s in self.sessions.values()) else ""
         if code is None:
             what = f"agent {self.spec.name!r} closed its standard output {during}".rstrip()
@@ -201,7 +234,7 @@ class Agent:
         """
         self.capabilities = {
             "fs": {"readTextFile": True, "writeTextFile": True},
-            "terminal": policy.may_run_commands,
+            "terminal": policy.may_run_commands or self.replay is not None,
             "elicitation": {"form": {}, "url": {}},
             "session": {"configOptions": {"boolean": {}}},
         }
@@ -231,6 +264,9 @@ class Agent:
                 stderr=self.stderr_tail(),
             )
         self.initialized = initialized
+        if self.recording is not None:
+            self.recording.title = initialized.title or initialized.name
+            self.recording.version = initialized.agent_version
 
     async def new_session(self, cwd: str, *, policy: Policy) -> Session:
         """Open a session in ``cwd`` (absolute).
@@ -309,6 +345,9 @@ class Agent:
             environment=self.environment,
             nursery=self._nursery,
             version=PROTOCOL_VERSION,
+            recording=self.recording,
+            replay=self.replay,
+            apply_files=self.spec.replay is not None and self.spec.replay.apply_files,
         )
         if self.initialized is not None and self.initialized.name in MISSING_IS_EMPTY:
             session.files.missing_is_empty = True
@@ -372,6 +411,9 @@ class Agent:
             for session in self.sessions.values():
                 session.elicitations.completed(params)
             return
+        if self.replay is not None and method == REPLAY_EVENT:
+            self._on_recorded(params)
+            return
         if method != "session/update":
             return  # C67: unknown notifications are ignored; the log has them
         if type(params) is dict:  # the most frequent message by far, without a detour
@@ -391,6 +433,26 @@ class Agent:
             self.sessions[ident].take(updates)
         else:
             self._hold(ident, updates)
+
+    def _on_recorded(self, params: JSON) -> None:
+        """What the client decided, served and showed, from a replay."""
+        assert self.replay is not None
+        event = recording.event(params.get("event") if type(params) is dict else None)
+        if isinstance(event, recording.Terminal | recording.Notice | recording.Stop):
+            session = self.sessions.get(event.session)
+            if session is not None:
+                session.apply_recorded(event)
+        elif event is not None:
+            self.replay.tell(event)
+
+    def _tell_not_recorded(self, reason: str) -> None:
+        for session in self.sessions.values():
+            session.reducer.notice(
+                "recording",
+                f"Recording has ended: {reason}. What had been recorded is kept.",
+                level="warning",
+            )
+            session.on_batch()
 
     def _hold(self, ident: str, updates: list[dict[str, Any]]) -> None:
         now = trio.current_time()

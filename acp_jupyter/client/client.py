@@ -17,6 +17,8 @@ from ..errors import ACPError, AgentCrashLoop, AgentError, AgentExited, UsageErr
 from ..services.agents import AgentSpec
 from ..services.policy import Policy
 from ..services.policy_file import check_outside
+from ..services.recording import Recorder
+from ..services.replay import Tapes
 from .agent import CLOSE_GRACE, DISCONNECT_GRACE, Agent
 from .session import Session
 
@@ -38,6 +40,8 @@ class Client:
         on_session: called with each new session, before anything is shown of it.
         on_news: called when anything about its agents may have changed; must be cheap.
         starting: an agent is being started.
+        tapes: which connections of recordings were replayed; those of one notebook share it.
+        recorder: who records an agent that is started, if anybody.
     """
 
     def __init__(self, *, environ: Mapping[str, str], version: str) -> None:
@@ -54,6 +58,8 @@ class Client:
         self.on_session: Callable[[Agent, Session], None] = _nothing
         self.on_news: Callable[[], None] = _no_news
         self.starting = False
+        self.tapes = Tapes()
+        self.recorder: Callable[[], Recorder | None] = _no_recorder
 
     async def wait_open(self) -> None:
         """Wait until `run` runs."""
@@ -84,7 +90,7 @@ class Client:
         """
         await self.disconnect(grace=CLOSE_GRACE)
         self._crashes.clear()
-        return await self._start(spec, cwd, None, limit)
+        return await self._start(spec, cwd, None, limit, again=True)
 
     async def session(self, *, limit: float | None = None) -> Session:
         """The current session, opened again if its agent has died.
@@ -198,12 +204,21 @@ class Client:
         limit: float | None,
         *,
         policy: Policy | None = None,
+        again: bool = False,
     ) -> Session:
         if self._nursery is None:
             raise AgentError("the client is closed", remedy="Restart the kernel.")
         policy = policy or self.policy
         check_outside(policy, [cwd])
-        agent = Agent(spec, cwd=cwd, environ=self._environ, client_version=self._version)
+        if spec.replay is not None:
+            spec = await self.tapes.take(spec, again=again)
+        agent = Agent(
+            spec,
+            cwd=cwd,
+            environ=self._environ,
+            client_version=self._version,
+            recorder=self.recorder(),
+        )
         agent.on_news = self._tell_news
         self.starting = True
         self.on_news()
@@ -259,4 +274,8 @@ def _nothing(_agent: Agent, _session: Session) -> None:
 
 
 def _no_news() -> None:
+    return None
+
+
+def _no_recorder() -> None:
     return None

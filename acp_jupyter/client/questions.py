@@ -13,17 +13,21 @@ from typing import Any, Final
 
 import trio
 
-from ..protocol import dialects
+from ..connection.connection import SERVED
+from ..protocol import dialects, recording
 from ..services import subject
-from ..services.decisions import Record, record_of
+from ..services.decisions import Record, from_json, record_of
 from ..services.files import FileAccess, Operation
 from ..services.permissions import Permissions
 from ..services.policy import ALLOW, CANCELLED, Decision, Subject, denied
+from ..services.recording import Connection as Recording
+from ..services.replay import NOT_RECORDED, Replay
 from ..services.roots import Roots
 from ..services.terminals import CommandRequest
 from ..session.reducer import Reducer
 from ..session.transcript import PermissionChoice, PermissionEntry, ToolCallEntry
 from .consent import command_line_of, command_shown
+from .replayed import about_command, about_file
 
 JSON = Any
 
@@ -54,6 +58,8 @@ class Questions:
         agent: what the user calls the agent.
         cwd: the session's working directory.
         on_change: called when the transcript has changed.
+        recording: who records, if anybody.
+        replay: what was decided, where the session is a replay.
 
     Attributes:
         decisions: the last ones, oldest first.
@@ -68,7 +74,11 @@ class Questions:
         agent: str,
         cwd: str,
         on_change: Callable[[], None],
+        recording: Recording | None = None,
+        replay: Replay | None = None,
     ) -> None:
+        self._recording = recording
+        self._replay = replay
         self._permissions = permissions
         self._reducer = reducer
         self._roots = roots
@@ -132,7 +142,8 @@ class Questions:
             options=list(YES_OR_NO if about.protected else ALWAYS_TOO),
             origin="client",
         )
-        return (await self._decide(entry, lambda: about)).state == "allowed"
+        decision = await self._decide(entry, lambda: about, about_command(request))
+        return decision.state == "allowed"
 
     async def ask_file(self, access: FileAccess) -> bool:
         """Before a file is read or written that is asked for."""
@@ -145,7 +156,8 @@ class Questions:
             origin="client",
         )
         about = subject.of_file(access, agent=self._agent, cwd=self._cwd, roots=self._roots)
-        return (await self._decide(entry, lambda: about)).state == "allowed"
+        decision = await self._decide(entry, lambda: about, about_file(access))
+        return decision.state == "allowed"
 
     def restrict(self, operation: Operation, path: str) -> str | None:
         """Why the policy has a file asked for, or denied, that is served otherwise."""
@@ -168,6 +180,8 @@ class Questions:
 
     def _has_consent(self, request: CommandRequest) -> bool:
         """Whether this command was just allowed; uses that up."""
+        if self._replay is not None:  # what is asked here was asked then
+            return False
         line = request.argv[-1] if request.shell else command_line_of(request.argv)
         turn = self._reducer.transcript.turn
         open_turn = turn.running and not turn.cancel_requested
@@ -203,11 +217,17 @@ class Questions:
             **fields,
         )
 
-    async def _decide(self, entry: PermissionEntry, look: Callable[[], Subject]) -> Decision:
+    async def _decide(
+        self,
+        entry: PermissionEntry,
+        look: Callable[[], Subject],
+        own: dict[str, Any] | None = None,
+    ) -> Decision:
         """Show a question and wait for its decision; outside a turn the answer is no.
 
         ``look`` tells what it is about. An agent may change its tool call while the user thinks:
         then what was asked is not what was seen, and nothing is made of the answer beyond it.
+        ``own`` is the client's own question as data.
         """
         turn = self._reducer.transcript.turn
         about = look()
@@ -216,10 +236,12 @@ class Questions:
             return look().identity == about.identity
 
         def done(decision: Decision) -> None:
-            self._write_down(entry, about, decision, exact=unchanged())
+            self._write_down(entry, about, decision, exact=unchanged(), own=own)
 
         self._reducer.ask(entry)
         self._on_change()
+        if self._replay is not None:
+            return await self._decide_as_recorded(entry, about, self._replay)
         if turn.cancel_requested and turn.running:
             done(CANCELLED)
             return CANCELLED
@@ -229,14 +251,52 @@ class Questions:
             return decision
         return await self._permissions.decide(entry, done, subject=about, unchanged=unchanged)
 
+    async def _decide_as_recorded(
+        self, entry: PermissionEntry, about: Subject, replay: Replay
+    ) -> Decision:
+        then = await replay.take(SERVED.get(), recording.Decision)
+        if then is None and self._reducer.transcript.turn.cancel_requested:
+            decision = CANCELLED
+        elif then is None or (then.chosen or 0) >= max(1, len(entry.options)):
+            decision = denied(entry.options, "nobody", NOT_RECORDED)
+        else:
+            decision = Decision(then.state, then.chosen, then.by, then.reason, then.rule)
+        asked = self._reducer.transcript.turn_of(entry).started + entry.asked_at
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        record = from_json(then.record) if then is not None else None
+        record = record or record_of(entry, about, decision, at=at, waited=0.0)
+        self._show(entry, decision, record, asked + (then.waited if then is not None else 0.0))
+        return decision
+
     def _write_down(
-        self, entry: PermissionEntry, about: Subject, decision: Decision, *, exact: bool
+        self,
+        entry: PermissionEntry,
+        about: Subject,
+        decision: Decision,
+        *,
+        exact: bool,
+        own: dict[str, Any] | None,
     ) -> None:
         now = trio.current_time()
         asked = self._reducer.transcript.turn_of(entry).started + entry.asked_at
         at = datetime.now(UTC).isoformat(timespec="seconds")
         record = record_of(entry, about, decision, at=at, waited=max(0.0, now - asked))
         record = replace(record, exact=record.exact and exact)
+        if self._recording is not None and entry.state == "pending":
+            self._recording.decision(
+                request=SERVED.get(),
+                state=decision.state,
+                chosen=decision.chosen,
+                by=decision.by,
+                reason=decision.reason,
+                rule=decision.rule,
+                waited=record.waited,
+                record=record.as_json(),
+                about=own,
+            )
+        self._show(entry, decision, record, now)
+
+    def _show(self, entry: PermissionEntry, decision: Decision, record: Record, now: float) -> None:
         if entry.state == "pending":
             self.decisions.append(record)
         self._reducer.decide(

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, get_args
 
 import trio
 
+from ..connection.connection import SERVED
 from ..errors import (
     ACPError,
     AgentError,
@@ -25,10 +26,13 @@ from ..errors import (
     UsageError,
 )
 from ..protocol import dialects
+from ..protocol import recording as recording_form
 from ..services.decisions import Record
 from ..services.elicitation import Elicitations
 from ..services.files import FileEvent, FileService, LocalFiles
 from ..services.permissions import Permissions
+from ..services.recording import Connection as Recording
+from ..services.replay import Replay
 from ..services.roots import Roots
 from ..services.terminals import TerminalService, TerminalView
 from ..session.cells import MAX_SOURCE
@@ -36,6 +40,7 @@ from ..session.limits import NO_LIMITS, Limits, cost_of, exceeded
 from ..session.options import Option, options
 from ..session.prompt import check_prompt
 from ..session.reducer import Reducer
+from ..session.reports import Level
 from ..session.transcript import (
     Block,
     CellsEntry,
@@ -49,6 +54,7 @@ from ..session.transcript import (
 )
 from .options import set_option
 from .questions import Questions
+from .replayed import Replayed
 
 JSON = Any
 
@@ -105,6 +111,7 @@ class Session:
         on_news: called when a turn begins or ends, a question opens or closes, a file is served;
             set by `Agent`.
         display_prefix: unique among all sessions, for display ids.
+        recording: who records it, if anybody.
         loaded: it goes on from an earlier process of the agent's, by session/load.
     """
 
@@ -118,7 +125,11 @@ class Session:
         environment: Mapping[str, str],
         nursery: trio.Nursery,
         version: int,
+        recording: Recording | None = None,
+        replay: Replay | None = None,
+        apply_files: bool = False,
     ) -> None:
+        self.recording = recording
         self.agent = agent
         self.session_id = session_id
         self.cwd = cwd
@@ -128,7 +139,12 @@ class Session:
         self.on_change: Callable[[], None] = _nothing
         self.on_news: Callable[[], None] = _nothing
         self.elicitations = Elicitations(
-            permissions, self.reducer, agent=agent.name, on_change=self._on_question
+            permissions,
+            self.reducer,
+            agent=agent.name,
+            on_change=self._on_question,
+            recording=recording,
+            replay=replay,
         )
         self.on_update: Callable[[dict[str, Any]], None] | None = None
         # Chosen by us: what an agent calls its session never gets into a page or a file name.
@@ -141,6 +157,8 @@ class Session:
             agent=agent.name,
             cwd=cwd,
             on_change=self._on_question,
+            recording=recording,
+            replay=replay,
         )
         self.files = FileService(
             LocalFiles(self.roots),
@@ -155,6 +173,9 @@ class Session:
             nursery=nursery,
             on_change=self._on_terminal,
         )
+        self._replayed: Replayed | None = None
+        if replay is not None:
+            self._replayed = self._made_replayed(replay, apply_files)
         self._nursery = nursery
         self._watchers: trio.Nursery | None = None
         self.loaded = False
@@ -163,6 +184,19 @@ class Session:
         self._limits = NO_LIMITS
         self._over_limit = ""
         self._cost_before = 0.0
+
+    def _made_replayed(self, replay: Replay, apply_files: bool) -> Replayed:
+        writer = FileService(
+            LocalFiles(self.roots), observe=_unseen, restrict=self.questions.restrict
+        )
+        return Replayed(
+            replay,
+            self.reducer,
+            self.questions,
+            self,
+            on_file=self._show_file,
+            writer=writer if apply_files else None,
+        )
 
     @property
     def decisions(self) -> list[Record]:
@@ -210,6 +244,8 @@ class Session:
         self._set_limits(limits)
         turn = self.reducer.start_turn(list(blocks), trio.current_time())
         self.questions.begin_turn()
+        if self.recording is not None:
+            self.recording.begin_turn()
         self._begun.clear()
         self._heard = turn.started
         if on_start is not None:
@@ -222,7 +258,7 @@ class Session:
             async with trio.open_nursery() as watchers:
                 self._watchers = watchers
                 watchers.start_soon(self._watch_silence, silence_limit)
-                if limits.seconds is not None:
+                if limits.seconds is not None and self._replayed is None:
                     watchers.start_soon(self._watch_time, limits.seconds)
                 params = {"sessionId": self.session_id, "prompt": list(blocks)}
                 try:
@@ -239,6 +275,8 @@ class Session:
             self.on_news()
             self._cancel_questions()
             if not answered:  # whoever waited for the turn gave up on it
+                if self.recording is not None:
+                    self.recording.stop(session=self.session_id, how="cancel")
                 self._tell_cancel(turn)
                 self._end("cancelled", "")
         return self._conclude(turn, result, error)
@@ -287,6 +325,8 @@ class Session:
             error=error,
             usage=usage if type(usage) is dict else None,
         )
+        if self.recording is not None:
+            self.recording.end_turn(session=self.session_id, stop_reason=stop_reason, error=error)
         self.on_change()
 
     # -- options -------------------------------------------------------------------------------
@@ -319,6 +359,14 @@ class Session:
 
         Sends at once, without waiting.
         """
+        if self.running:
+            if self.recording is not None:
+                self.recording.stop(session=self.session_id, how="cancel")
+            if self._replayed is not None:
+                self._replayed.replay.release()
+        return self._cancel()
+
+    def _cancel(self) -> bool:
         watchers = self._watchers
         turn = self.transcript.turn
         if watchers is None or not turn.running:
@@ -327,8 +375,21 @@ class Session:
             self._kill("the agent did not stop after the second interrupt and was ended")
         else:
             self._tell_cancel(turn)
-            watchers.start_soon(self._escalate)
+            if self._replayed is None:  # a recorded agent was ended when it was
+                watchers.start_soon(self._escalate)
         return True
+
+    def stop_as_recorded(self, how: str, reason: str) -> None:
+        """Do to the turn of a replay what was done to it then."""
+        turn = self.transcript.turn
+        if not self.running:
+            return
+        if how == "kill":
+            self._kill(reason)
+        elif how == "limit" and not turn.cancel_requested:
+            self._stop_over_limit(reason)
+        elif not turn.cancel_requested:
+            self._cancel()
 
     def _tell_cancel(self, turn: Turn) -> None:
         turn.cancel_requested = True
@@ -353,18 +414,26 @@ class Session:
 
     async def _escalate(self) -> None:
         await trio.sleep(HINT_AFTER)
-        self.reducer.notice(
+        self._tell(
             "cancelling",
             f"The agent has not stopped for {HINT_AFTER:.0f} s. Interrupt again to end it; "
             f"it is ended after {KILL_AFTER:.0f} s.",
             level="warning",
         )
-        self.on_change()
         self.agent.withdraw("session/prompt")
         await trio.sleep(KILL_AFTER - HINT_AFTER)
         self._kill(f"the agent did not stop within {KILL_AFTER:.0f} s of the cancel and was ended")
 
+    def _tell(self, key: str, text: str, *, level: Level = "info") -> None:
+        """Show a line for reasons of time: a replay has it from the recording."""
+        self.reducer.notice(key, text, level=level, count=False)
+        if self.recording is not None:
+            self.recording.notice(session=self.session_id, key=key, text=text, level=level)
+        self.on_change()
+
     def _kill(self, why: str) -> None:
+        if self.recording is not None:
+            self.recording.stop(session=self.session_id, how="kill", reason=why)
         self.agent.kill(
             AgentUnresponsive(why, remedy="The next prompt starts the agent and a session anew.")
         )
@@ -402,8 +471,10 @@ class Session:
 
     def _stop_over_limit(self, over: str) -> None:
         self._over_limit = over
+        if self.recording is not None:
+            self.recording.stop(session=self.session_id, how="limit", reason=over)
         self.reducer.notice("limit", f"Stopped: {over}.", level="warning")
-        self.cancel()
+        self._cancel()
 
     async def _watch_silence(self, limit: float | None) -> None:
         while True:
@@ -416,9 +487,8 @@ class Session:
                 self._kill(f"the agent said nothing for {silent:.0f} s and was ended")
                 return
             if silent >= SILENCE:
-                key = f"silence-{self._heard:.3f}"
-                self.reducer.notice(key, f"No reply for {silent:.0f} s.", count=False)
-                self.on_change()
+                if self._replayed is None:
+                    self._tell(f"silence-{self._heard:.3f}", f"No reply for {silent:.0f} s.")
                 await trio.sleep(SILENCE_STEP)
             else:
                 await trio.sleep(SILENCE - silent)
@@ -435,9 +505,18 @@ class Session:
 
     def on_batch(self) -> None:
         """All that had arrived was applied."""
-        if self._limits is not NO_LIMITS and self.running and not self._over_limit:
+        limited = self._limits is not NO_LIMITS and self._replayed is None
+        if limited and self.running and not self._over_limit:
             self._check_limits()
         if self.transcript.dirty:
+            self.on_change()
+
+    def apply_recorded(
+        self, event: recording_form.Terminal | recording_form.Notice | recording_form.Stop
+    ) -> None:
+        """Show or do what the client of a recording did."""
+        if self._replayed is not None:
+            self._replayed.apply(event)
             self.on_change()
 
     async def serve(self, method: str, params: dict[str, Any]) -> JSON:
@@ -446,6 +525,8 @@ class Session:
         Raises:
             Refusal: with the reason.
         """
+        if self._replayed is not None and method.startswith(("fs/", "terminal/")):
+            return await self._replayed.serve(method, params)
         match method:
             case "session/request_permission":
                 return await self.questions.request_permission(params)
@@ -470,6 +551,18 @@ class Session:
     # -- what the services report --------------------------------------------------------------
 
     def _on_file(self, event: FileEvent) -> None:
+        if self.recording is not None:
+            self.recording.file(
+                request=SERVED.get(),
+                op=event.operation,
+                path=event.path,
+                outcome=event.outcome,
+                reason=event.reason,
+                bytes=event.bytes,
+            )
+        self._show_file(event)
+
+    def _show_file(self, event: FileEvent) -> None:
         self.reducer.file_event(event.operation, event.path, event.outcome, event.reason)
         self.on_change()
         self.on_news()
@@ -484,16 +577,36 @@ class Session:
         if not known:
             self._begun.append(view.terminal_id)
             self._nursery.start_soon(self._show_terminal_soon, state)
+        if not known or not view.running:
+            self._record_terminal(state)
         self.on_change()
+
+    def _record_terminal(self, state: TerminalState, *, shown: bool = False) -> None:
+        if self.recording is not None:
+            self.recording.terminal(
+                session=self.session_id,
+                ident=state.terminal_id,
+                argv=state.argv,
+                cwd=state.cwd,
+                output=state.output,
+                truncated=state.truncated,
+                exit_code=state.exit_code,
+                signal=state.signal,
+                running=state.running,
+                shown=shown,
+            )
 
     async def _show_terminal_soon(self, state: TerminalState) -> None:
         await trio.sleep(SHOW_TERMINAL_AFTER)
+        self._record_terminal(state, shown=True)
         self.reducer.show_terminal(state)
         self.on_change()
 
     def _show_terminals(self) -> None:
         for state in self.transcript.terminals.values():
             if state.turn == self.transcript.turn.number and state.argv:
+                if state.running:
+                    self._record_terminal(state)
                 self.reducer.show_terminal(state)
 
     # -- proposed cells ------------------------------------------------------------------------
@@ -562,4 +675,8 @@ class Session:
 
 
 def _nothing() -> None:
+    return None
+
+
+def _unseen(_event: FileEvent) -> None:
     return None

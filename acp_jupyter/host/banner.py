@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from ..rendering.facts import Facts
@@ -80,8 +81,8 @@ def state(agent: Agent | None, session: Session | None, policy: Policy) -> Facts
     rows = [
         ("State", condition),
         ("Agent", agent_title(agent)),
-        ("Command", " ".join(agent.spec.argv)),
-        ("Process", str(agent.pid) if agent.alive else "ended"),
+        ("Command", " ".join(agent.spec.shown or agent.spec.argv)),
+        ("Process", _process(agent)),
         ("Session", session.session_id),
         ("Title", info.title or ""),
         ("Working directory", session.cwd),
@@ -94,6 +95,12 @@ def state(agent: Agent | None, session: Session | None, policy: Policy) -> Facts
         ("Permissions", _policy(session)),
     ]
     return Facts(f"{agent_title(agent)}: {condition}", [row for row in rows if row[1]])
+
+
+def _process(agent: Agent) -> str:
+    process = str(agent.pid) if agent.alive else "ended"
+    source = agent.spec.replay
+    return process if source is None else f"{process}, a replay of {os.path.basename(source.path)}"
 
 
 def _policy(session: Session) -> str:

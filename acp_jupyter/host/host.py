@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..connection.portal import Portal
 from ..errors import ACPError, UsageError
-from ..services.agents import AgentSpec, from_name, from_text
+from ..services.agents import REPLAY, AgentSpec, from_name, from_text
 from ..session.limits import NO_LIMITS, Limits, Spent
 from .frontend import Frontend, Launch, choose, read_launch
 from .interrupts import Interrupts
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .history import CellSource
     from .live import Live
     from .mentions import PictureFolder
+    from .recordings import Recordings
     from .report import Reporter
     from .settings import ACPJupyter
 
@@ -220,12 +221,22 @@ class Host:
         """The notebook's folder, which a server makes the kernel's working directory."""
         return os.path.realpath(os.getcwd())
 
+    @cached_property
+    def recordings(self) -> Recordings:
+        """What is recorded, and replayed."""
+        from .recordings import Recordings, notebook_of
+
+        notebook = notebook_of(self.environ, by_server=self.launch.by_server)
+        return Recordings(self.environ, notebook)
+
     def default_agent(self) -> AgentSpec:
         """The agent to connect where no connect was run.
 
         Raises:
             UsageError: none is configured, or nobody knows it.
         """
+        if self.environ.get("ACP_JUPYTER_REPLAY"):
+            return self.recordings.replay_of(None)
         if not self.settings.agent:
             raise UsageError(
                 "no agent is connected",
@@ -240,7 +251,23 @@ class Host:
         Raises:
             UsageError: nobody knows it.
         """
+        if self.environ.get("ACP_JUPYTER_REPLAY"):  # it need not be installed here
+            return self.recordings.replay_of(None if name.startswith(REPLAY) else name)
         return from_name(name, self.settings.agents)
+
+    def agent_of(self, text: str) -> AgentSpec:
+        """The agent given by a name, a recording or a command line.
+
+        Raises:
+            UsageError: it is none of them.
+        """
+        if not self.environ.get("ACP_JUPYTER_REPLAY"):
+            return from_text(text, self.settings.agents)
+        try:
+            name = from_text(text, self.settings.agents).name
+        except UsageError:
+            name = text
+        return self.agent_named(text if text.startswith(REPLAY) else name)
 
     def interrupt(self) -> bool:
         """Stop what runs for a cell, see `Link.interrupt`; from any thread."""

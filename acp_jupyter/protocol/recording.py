@@ -20,13 +20,14 @@ first. Secrets are replaced by ``[redacted]``. Version 1 has these types:
               ``reason``, ``waited``
 ``file``      what became of a file request: ``request``, ``op`` "read" or "write", ``path``,
               ``outcome``, ``reason``, ``bytes``
-``terminal``  a terminal as the output shows it: ``ident``, ``argv``, ``cwd``, ``output``,
-              ``truncated``, ``exit_code``, ``signal``, ``running``, ``shown`` (in an output of its
-              own)
-``notice``    a line that the client showed for reasons of time: ``key``, ``text``, ``level``
-``stop``      the turn was stopped: ``how`` "cancel", "limit" or "kill", ``reason``
+``terminal``  a terminal as the output shows it: ``session``, ``ident``, ``argv``, ``cwd``,
+              ``output``, ``truncated``, ``exit_code``, ``signal``, ``running``, ``shown`` (in an
+              output of its own)
+``notice``    a line that the client showed for reasons of time: ``session``, ``key``, ``text``,
+              ``level``
+``stop``      the turn was stopped: ``session``, ``how`` "cancel", "limit" or "kill", ``reason``
 ``exit``      the agent ended by itself: ``returncode``, ``stderr`` (its last lines)
-``end``       the turn ended: ``stop_reason``, ``error``
+``end``       the turn ended: ``session``, ``stop_reason``, ``error``
 ============  =====================================================================================
 
 The lines stand in the order of what happened, those of several connections mixed. A file may end in
@@ -140,6 +141,7 @@ class File(_Line, frozen=True, tag="file", kw_only=True):
 class Terminal(_Line, frozen=True, tag="terminal", kw_only=True):
     """A terminal as it stood."""
 
+    session: Short = ""
     ident: Short
     argv: Annotated[list[Long], Meta(max_length=10_000)]
     cwd: Long
@@ -154,6 +156,7 @@ class Terminal(_Line, frozen=True, tag="terminal", kw_only=True):
 class Notice(_Line, frozen=True, tag="notice", kw_only=True):
     """A line of the client's."""
 
+    session: Short = ""
     key: Short
     text: Short
     level: Literal["info", "warning", "error"] = "info"
@@ -162,6 +165,7 @@ class Notice(_Line, frozen=True, tag="notice", kw_only=True):
 class Stop(_Line, frozen=True, tag="stop", kw_only=True):
     """The turn was stopped from here."""
 
+    session: Short = ""
     how: Literal["cancel", "limit", "kill"]
     reason: Short = ""
 
@@ -176,6 +180,7 @@ class Exit(_Line, frozen=True, tag="exit", kw_only=True):
 class End(_Line, frozen=True, tag="end", kw_only=True):
     """The turn ended."""
 
+    session: Short = ""
     stop_reason: Short | None = None
     error: Long = ""
 

@@ -7,10 +7,12 @@ given in full needs no name. Nothing is taken from the workspace or a notebook.
 from __future__ import annotations
 
 import difflib
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from ..errors import UsageError
 
@@ -24,6 +26,27 @@ RUNNERS = ("python", "node", "npx", "uvx", "bun", "deno")
 """Programs that run an agent: it is called after what they run."""
 
 
+REPLAY: Final = "replay:"
+"""With which the name of a recording begins, where an agent is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySource:
+    """A recording that stands for an agent.
+
+    Attributes:
+        path: absolute.
+        agent: only connections to the agent of that name; ``None`` for any.
+        original: with the pauses of then.
+        apply_files: recorded writes are made.
+    """
+
+    path: str
+    agent: str | None = None
+    original: bool = False
+    apply_files: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
     """How to start an agent.
@@ -34,6 +57,8 @@ class AgentSpec:
         env: variables added to the child's environment.
         minimal_env: start from an allowlist instead of the user's environment.
         keep: names of variables to keep with ``minimal_env``.
+        replay: a recording that it is replayed from; the command is found when it starts.
+        shown: the command that people are shown, where it is another one.
     """
 
     name: str
@@ -41,6 +66,8 @@ class AgentSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     minimal_env: bool = False
     keep: tuple[str, ...] = ()
+    replay: ReplaySource | None = None
+    shown: tuple[str, ...] = ()
 
 
 def demo_agent() -> AgentSpec:
@@ -49,6 +76,28 @@ def demo_agent() -> AgentSpec:
     ``-P``: a file of the workspace must not take the place of a module.
     """
     return AgentSpec(DEMO, (sys.executable, "-P", "-m", "acp_jupyter.demo_agent"))
+
+
+def from_recording(path: str, source: ReplaySource | None = None) -> AgentSpec:
+    """An agent that is replayed.
+
+    Args:
+        path: of the recording.
+        source: how; its path is not used.
+
+    Raises:
+        UsageError: there is no such file.
+    """
+    full = os.path.abspath(os.path.expanduser(path))
+    if not path or not os.path.isfile(full):
+        raise UsageError(
+            f"there is no recording {path!r}",
+            remedy="Record a run first: `%acp record`, then connect and run the cells.",
+        )
+    source = replace(source or ReplaySource(full), path=full)
+    # What the recorded agent got from the environment is in the recording, if anywhere.
+    keep = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    return AgentSpec(os.path.basename(full), (), minimal_env=True, keep=keep, replay=source)
 
 
 def from_command(argv: Sequence[str]) -> AgentSpec:
@@ -83,6 +132,8 @@ def from_name(name: str, configured: Mapping[str, object]) -> AgentSpec:
         return _from_configuration(name, configured[name])
     if name == DEMO:
         return demo_agent()
+    if name.startswith(REPLAY):
+        return from_recording(name.removeprefix(REPLAY))
     names = known_names(configured)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
@@ -94,7 +145,8 @@ def from_name(name: str, configured: Mapping[str, object]) -> AgentSpec:
 
 
 def from_text(text: str, configured: Mapping[str, object]) -> AgentSpec:
-    """An agent named by one string (``ACP_JUPYTER_AGENT``): a known name, or a command line.
+    """An agent named by one string (``ACP_JUPYTER_AGENT``): a known name, a recording
+    (``replay:FILE``), or a command line.
 
     Raises:
         UsageError: it is neither.
@@ -102,6 +154,8 @@ def from_text(text: str, configured: Mapping[str, object]) -> AgentSpec:
     text = text.strip()
     if text == DEMO or text in configured:
         return from_name(text, configured)
+    if text.startswith(REPLAY):
+        return from_recording(text.removeprefix(REPLAY))
     try:
         words = shlex.split(text)
     except ValueError as error:

@@ -18,12 +18,15 @@ from typing import Any, Final
 
 import trio
 
+from ..connection.connection import SERVED
 from ..errors import Refusal
-from ..protocol import elicitation
+from ..protocol import elicitation, recording
 from ..protocol.elicitation import Action
 from ..session.reducer import Reducer
 from ..session.transcript import ElicitationEntry, ElicitationState
 from .permissions import CannotAsk, Permissions
+from .recording import Connection as Recording
+from .replay import NOT_RECORDED, Replay
 
 MAX_PENDING: Final = 20
 """Questions that may wait at once: more are a flood, which nobody would answer one by one."""
@@ -75,6 +78,8 @@ class Elicitations:
         reducer: writes down what becomes of each question.
         agent: the agent's name, as the user knows it (C49).
         on_change: called when the transcript has changed.
+        recording: who records, if anybody.
+        replay: what was answered, where the session is a replay.
     """
 
     def __init__(
@@ -84,7 +89,11 @@ class Elicitations:
         *,
         agent: str,
         on_change: Callable[[], None],
+        recording: Recording | None = None,
+        replay: Replay | None = None,
     ) -> None:
+        self._recording = recording
+        self._replay = replay
         self._permissions = permissions
         self._reducer = reducer
         self._agent = agent
@@ -169,6 +178,8 @@ class Elicitations:
         )
 
     async def _answer(self, entry: ElicitationEntry, problem: str) -> Answer:
+        if self._replay is not None:
+            return await self._answer_as_recorded(entry, self._replay)
         answer = self._at_once(problem)
         if answer is None:
             scope = trio.CancelScope()
@@ -191,14 +202,44 @@ class Elicitations:
         self._done(entry, answer)
         return answer
 
+    async def _answer_as_recorded(self, entry: ElicitationEntry, replay: Replay) -> Answer:
+        then = await replay.take(SERVED.get(), recording.Answer)
+        waited = 0.0
+        if then is not None:
+            answer = Answer(then.action, then.content, then.by, then.reason)
+            waited = then.waited
+        elif self._reducer.transcript.turn.cancel_requested:
+            answer = CANCELLED
+        else:
+            answer = Answer("cancel", by="nobody", reason=NOT_RECORDED)
+        if answer.action == "accept":
+            self._expect(entry)
+        asked = self._reducer.transcript.turn_of(entry).started + entry.asked_at
+        self._show(entry, answer, asked + waited)
+        return answer
+
     def _done(self, entry: ElicitationEntry, answer: Answer) -> None:
+        now = trio.current_time()
+        if self._recording is not None and entry.state == "pending":
+            asked = self._reducer.transcript.turn_of(entry).started + entry.asked_at
+            self._recording.answer(
+                request=SERVED.get(),
+                action=answer.action,
+                content=answer.content,
+                by=answer.by,
+                reason=answer.reason,
+                waited=max(0.0, now - asked),
+            )
+        self._show(entry, answer, now)
+
+    def _show(self, entry: ElicitationEntry, answer: Answer, now: float) -> None:
         if answer.action != "accept" and self._visits.get(entry.elicitation_id) is entry:
             del self._visits[entry.elicitation_id]
         self._reducer.answer(
             entry,
             answer.state,
             by=answer.by,
-            now=trio.current_time(),
+            now=now,
             answers=answer.content,
             reason=answer.reason,
         )

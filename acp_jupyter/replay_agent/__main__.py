@@ -1,0 +1,10 @@
+"""``python -m acp_jupyter.replay_agent``."""
+
+from __future__ import annotations
+
+import sys
+
+from . import main
+
+if __name__ == "__main__":
+    sys.exit(main())
