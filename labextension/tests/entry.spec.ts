@@ -157,14 +157,32 @@ describe('a tool call', () => {
     const given = golden('tool_call_edit');
     const without = renderer();
     await without.renderModel(modelOf(given));
-    expect(labels(without).join()).not.toContain('↗');
+    expect(without.node.querySelector('[aria-label^="Open "]')).toBeNull();
+    const summary = (widget: Widget) => widget.node.querySelector('summary')!.textContent;
+    expect(summary(without)).toMatch(/ · src\/app\.py:3, \/etc\/passwd$/);
     const commands = new CommandRegistry();
     commands.addCommand(OPEN_LOCATION, { execute: () => {} });
     const widget = renderer({ commands });
     await widget.renderModel(modelOf(given));
-    expect(labels(widget)).toContain('↗ src/app.py:3');
+    expect(summary(widget)).toBe(summary(without));
     const button = widget.node.querySelector('[aria-label="Open src/app.py at line 3"]');
     expect(button).toBeInstanceOf(HTMLButtonElement);
+  });
+
+  test('adds the files that its summary does not name', async () => {
+    const commands = new CommandRegistry();
+    commands.addCommand(OPEN_LOCATION, { execute: () => {} });
+    const given = golden('tool_call_edit');
+    const locations = [{ path: 'project/src/app.py', line: 3 }, { path: 'b.py' }];
+    const widget = renderer({ commands });
+    await widget.renderModel(model({ ...given.data, locations }, given.html));
+    expect(widget.node.querySelector('summary')!.textContent).toMatch(
+      / · src\/app\.py:3, \/etc\/passwd, b\.py$/
+    );
+    const names = [...widget.node.querySelectorAll('summary button')].map(each =>
+      each.getAttribute('aria-label')
+    );
+    expect(names).toEqual(['Open project/src/app.py at line 3', 'Open b.py']);
   });
 
   test('copies a command without its prompt, and a diff without its numbers', async () => {

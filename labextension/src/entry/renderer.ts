@@ -28,7 +28,7 @@ import { isRunning, placeOf } from './place';
 import { insertable, proposals } from './proposals';
 import type { IProposalsView } from './proposals';
 import { sanitized } from './sanitize';
-import { addTools, copied, locationBar } from './tools';
+import { addTools, copied, linkLocations } from './tools';
 
 export const OPEN_LOCATION = 'acp:open-location';
 
@@ -123,10 +123,7 @@ export class RenderedEntry extends Widget implements IRenderMime.IRenderer {
       this._watchRoom(addTools(body, this._hasRoom));
     }
     if (entry?.type === 'tool_call' && this._around.commands.hasCommand(OPEN_LOCATION)) {
-      const bar = locationBar(entry.locations);
-      if (bar) {
-        body.append(bar);
-      }
+      linkLocations(body, entry.locations);
     }
     return body;
   }
@@ -256,6 +253,7 @@ export class RenderedEntry extends Widget implements IRenderMime.IRenderer {
     } else if (action === 'copy') {
       void this._copy(entry, index);
     } else if (action === 'open') {
+      event.preventDefault(); // The summary in which it stands is not to fold.
       this._open(entry, index);
     } else if (entry.type === 'cells') {
       this._onCellAction(entry, action, index);

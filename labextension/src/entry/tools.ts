@@ -46,17 +46,46 @@ export function copied(body: ParentNode, index: number, entry: EntryData): strin
   return isCommand && isAlone ? block.textContent.replace(/^\$ /, '') : block.textContent;
 }
 
-/** Buttons that open the files of a tool call; null if there are none. */
-export function locationBar(locations: readonly ILocation[]): HTMLElement | null {
-  if (!locations.length) {
-    return null;
+/**
+ * Make the files that a tool call's summary names buttons that open them.
+ *
+ * What is outside of the server's folder is named only, and stays text. A file that the summary
+ * does not name, as that of a diff, is added to it.
+ */
+export function linkLocations(body: ParentNode, locations: readonly ILocation[]): void {
+  const summary = body.querySelector('summary') ?? body.firstElementChild;
+  if (summary === null || !locations.length) {
+    return;
   }
-  const bar = document.createElement('div');
-  bar.className = 'acp-Entry-locations';
-  locations.slice(0, MAX_LOCATIONS).forEach(({ path, line }, index) => {
-    const shown = line === undefined ? path : `${path}:${line}`;
-    const name = line === undefined ? `Open ${path}` : `Open ${path} at line ${line}`;
-    bar.append(button(`↗ ${shown}`, 'open', { index, name, title: name }));
+  const last = summary.lastElementChild;
+  const named = last?.textContent.startsWith(SEPARATOR) ? last : null;
+  const open = locations.slice(0, MAX_LOCATIONS).map((location, index) => ({ location, index }));
+  const nodes = (named?.textContent.slice(SEPARATOR.length).split(', ') ?? []).map(shown => {
+    const found = open.findIndex(({ location }) => isSame(shown, labelOf(location)));
+    const taken = found < 0 ? undefined : open.splice(found, 1)[0];
+    return taken === undefined ? shown : opener(taken.location, taken.index, shown);
   });
-  return bar;
+  nodes.push(...open.map(({ location, index }) => opener(location, index, labelOf(location))));
+  const places = document.createElement('span');
+  places.className = 'acp-Entry-locations';
+  nodes.forEach((node, index) => places.append(index === 0 ? SEPARATOR : ', ', node));
+  named?.remove();
+  summary.append(places);
+}
+
+/** What stands before the files in the HTML of a tool call. */
+const SEPARATOR = ' · ';
+
+/** Whether two paths with lines mean the same, seen from different folders. */
+function isSame(shown: string, label: string): boolean {
+  return shown === label || shown.endsWith(`/${label}`) || label.endsWith(`/${shown}`);
+}
+
+function labelOf({ path, line }: ILocation): string {
+  return line === undefined ? path : `${path}:${line}`;
+}
+
+function opener({ path, line }: ILocation, index: number, label: string): HTMLElement {
+  const name = line === undefined ? `Open ${path}` : `Open ${path} at line ${line}`;
+  return button(label, 'open', { index, name, title: name });
 }
