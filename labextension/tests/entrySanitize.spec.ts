@@ -1,5 +1,6 @@
 /** Hostile HTML: what is left of it once it is in the page. */
 
+import { holdsMath } from '../src/entry/math';
 import { isWebAddress, sanitized } from '../src/entry/sanitize';
 
 function kept(html: string): HTMLElement {
@@ -149,4 +150,32 @@ test.each([
   ['javascript://a.test/%0aalert(1)', false]
 ])('%s is a web address: %s', (href, is) => {
   expect(isWebAddress(href)).toBe(is);
+});
+
+describe('holdsMath', () => {
+  const holds = (html: string): boolean => {
+    const node = document.createElement('div');
+    node.append(sanitized(html));
+    return holdsMath(node);
+  };
+
+  it.each(['<p>$x^2$</p>', '<p>\\(x\\)</p>', '<p>$$\\frac{a}{b}$$</p>'])('takes %s', html => {
+    expect(holds(html)).toBe(true);
+  });
+
+  it.each([
+    '<p>$\\href{javascript:x}{y}$</p>',
+    '<p>$\\unicode[x;background:url(https://hostile.invalid)]{65}$</p>',
+    '<p>$x$ and $&#92;href{javascript:x}{y}$</p>',
+    '<p>$\\csname href\\endcsname{javascript:x}{y}$</p>',
+    '<p>$\\def\\h{x}$</p>',
+    '<p>$^^5chref{javascript:x}{y}$</p>'
+  ])('leaves %s as it is', html => {
+    expect(holds(html)).toBe(false);
+  });
+
+  it('passes over code, and over what is marked', () => {
+    expect(holds('<pre>$x$</pre><code>$\\href{x}{y}$</code>')).toBe(false);
+    expect(holds('<p class="mathjax_ignore">$x$</p>')).toBe(false);
+  });
 });

@@ -6,6 +6,9 @@
 export type Action =
   'copy' | 'columns' | 'open' | 'insert' | 'run' | 'dismiss' | 'more' | 'insert-all';
 
+/** Labels name files and languages: no mathematics, whatever they are called. */
+const NO_MATH = 'mathjax_ignore tex2jax_ignore';
+
 interface IButtonOptions {
   /** What screen readers say, where the label is short for the eyes. */
   name?: string;
@@ -21,7 +24,7 @@ interface IButtonOptions {
 export function button(label: string, action: Action, options: IButtonOptions = {}) {
   const made = document.createElement('button');
   made.type = 'button';
-  made.className = 'acp-Entry-button';
+  made.className = `acp-Entry-button ${NO_MATH}`;
   made.textContent = label;
   made.dataset.acpAction = action;
   made.dataset.acpKey = `${action} ${options.index ?? ''}`;

@@ -23,6 +23,7 @@ import { INSERT_CELLS, whyNot } from './cells';
 import { copyText } from './copy';
 import { readEntry } from './data';
 import { columns } from './diff';
+import { holdsMath } from './math';
 import { morph } from './morph';
 import { isRunning, placeOf } from './place';
 import { insertable, proposals } from './proposals';
@@ -151,7 +152,7 @@ export class RenderedEntry extends Widget implements IRenderMime.IRenderer {
 
   /** Mathematics, where the HTML has some: most entries say that theirs is none. */
   private _typeset(): void {
-    if (this._typesetter && this.isAttached && mayHoldMath(this.node)) {
+    if (this._typesetter && this.isAttached && holdsMath(this.node)) {
       void this._typesetter.typeset(this.node);
     }
   }
@@ -328,21 +329,6 @@ function keepKeys(target: EventTarget | null, focused: boolean): void {
     'data-lm-suppress-shortcuts',
     focused && control.matches(':focus-visible')
   );
-}
-
-function mayHoldMath(node: Element): boolean {
-  const walker = document.createTreeWalker(node, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT, {
-    acceptNode: each =>
-      each instanceof Element && each.matches('.mathjax_ignore, pre, code')
-        ? NodeFilter.FILTER_REJECT
-        : NodeFilter.FILTER_ACCEPT
-  });
-  while (walker.nextNode()) {
-    if (walker.currentNode instanceof Text && /[$\\]/.test(walker.currentNode.data)) {
-      return true;
-    }
-  }
-  return false;
 }
 
 /** When the page is drawn next; in a hidden one, where nothing is drawn, soon. */
