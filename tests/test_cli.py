@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,9 +47,9 @@ def test_a_wrong_command_line_names_the_right_ones(tmp_path: Path, arguments: li
     assert not done.stdout
 
 
-def _check_spec(folder: Path) -> None:
+def _check_spec(folder: Path, python: str = sys.executable) -> None:
     spec = json.loads((folder / "kernel.json").read_text())
-    assert spec["argv"][0] == sys.executable
+    assert spec["argv"][0] == python
     assert spec["argv"][1:4] == ["-P", "-m", "acp_jupyter.kernel"]
     assert spec["interrupt_mode"] == "message"
     assert spec["display_name"] == "ACP Agent"
@@ -74,6 +75,42 @@ def test_the_kernelspec_is_installed_for_the_user(tmp_path: Path, arguments: lis
     _check_spec(data / "kernels" / "acp")
 
 
+def without_extension(folder: Path) -> Path:
+    """Make a checkout in which the extension was not built."""
+    package = folder / "package"
+    ignored = shutil.ignore_patterns("labextension", "__pycache__")
+    shutil.copytree(ROOT / "acp_jupyter", package / "acp_jupyter", ignore=ignored)
+    shutil.copytree(ROOT / "kernelspec", package / "kernelspec")
+    return package
+
+
+def test_the_extension_is_linked_so_that_an_upgrade_reaches_it(
+    bare_python: Path, tmp_path: Path
+) -> None:
+    prefix = tmp_path / "prefix"
+    share = Path("share/jupyter/labextensions/acp-jupyter")
+    source = tmp_path / "user" / share
+    source.mkdir(parents=True)
+    (source / "package.json").write_text('{"version": "1"}')
+    stale = prefix / share
+    stale.mkdir(parents=True)
+    (stale / "package.json").write_text('{"version": "0"}')
+    arguments = ("install", "--prefix", str(prefix))
+    package, user = without_extension(tmp_path), str(tmp_path / "user")
+    done = run_bare(bare_python, *arguments, home=tmp_path, package=package, PYTHONUSERBASE=user)
+    assert done.returncode == 0, done.stderr
+    (source / "package.json").write_text('{"version": "2"}')
+    assert json.loads((prefix / share / "package.json").read_text())["version"] == "2"
+
+
+def test_a_package_without_the_extension_says_so(bare_python: Path, tmp_path: Path) -> None:
+    package, user = without_extension(tmp_path), str(tmp_path / "user")
+    done = run_bare(bare_python, "install", home=tmp_path, package=package, PYTHONUSERBASE=user)
+    assert done.returncode == 0, done.stderr
+    assert "came without it" in done.stdout
+    _check_spec(tmp_path / "data" / "kernels" / "acp", str(bare_python))
+
+
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment that has our packages, but no kernelspec yet."""
@@ -83,11 +120,14 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return environment / "bin" / "python"
 
 
-def run_bare(python: Path, *arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
+def run_bare(
+    python: Path, *arguments: str, home: Path, package: Path = ROOT, **environment: str
+) -> subprocess.CompletedProcess[str]:
     packages = next(path for path in map(Path, sys.path) if path.name == "site-packages")
+    python_path = os.pathsep.join((str(package), str(packages)))
     return subprocess.run(
         [python, "-c", PROGRAM, *arguments],
-        env=clean_environment(home) | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(packages)))},
+        env=clean_environment(home) | {"PYTHONPATH": python_path} | environment,
         cwd=home,
         capture_output=True,
         text=True,
