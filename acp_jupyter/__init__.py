@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from .api.agent import Agent, Session, aconnect, connect
     from .api.turn import CodeBlock, FileDiff, Timings, Turn
     from .errors import ACPError
+    from .experiments.comparison import compare
+    from .experiments.sweeps import sweep
 
 __all__ = [
     "ACPError",
@@ -23,7 +25,9 @@ __all__ = [
     "Turn",
     "__version__",
     "aconnect",
+    "compare",
     "connect",
+    "sweep",
 ]
 
 __version__ = "0.1.0"
@@ -52,7 +56,9 @@ _HOMES = {
     "Timings": "api.turn",
     "Turn": "api.turn",
     "aconnect": "api.agent",
+    "compare": "experiments.comparison",
     "connect": "api.agent",
+    "sweep": "experiments.sweeps",
 }
 
 

@@ -6,12 +6,30 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .comparison import Comparison, compare
     from .result import CellResult, RunResult
     from .run import run_notebook
+    from .sweeps import Sweep, sweep
 
-__all__ = ["CellResult", "RunResult", "run_notebook"]
+__all__ = [
+    "CellResult",
+    "Comparison",
+    "RunResult",
+    "Sweep",
+    "compare",
+    "run_notebook",
+    "sweep",
+]
 
-_HOMES = {"CellResult": "result", "RunResult": "result", "run_notebook": "run"}
+_HOMES = {
+    "CellResult": "result",
+    "Comparison": "comparison",
+    "RunResult": "result",
+    "Sweep": "sweeps",
+    "compare": "comparison",
+    "run_notebook": "run",
+    "sweep": "sweeps",
+}
 
 
 def __getattr__(name: str) -> Any:

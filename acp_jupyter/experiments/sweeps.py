@@ -81,7 +81,8 @@ class Sweep:
         parameters: of the grid.
         total: runs of the grid.
         before: those that had ended before.
-        failed: keys of those whose notebook did not end well, with the error.
+        done: those that ended now.
+        failed: keys of those of the grid whose notebook did not end well, with the error.
         lost: keys of those that could not be made, with the reason.
         rows: of the table, see `table.COLUMNS`.
     """
@@ -342,8 +343,6 @@ def _take(planned: Plan, made: Sweep, ended: Ended, say: Say) -> None:
     run = read_run_file(Path(ended.attempt) / "run.json")
     planned.results.keep(Path(ended.attempt), ended.key)
     made.done += 1
-    if run["status"] != "ok":
-        made.failed[ended.key] = run["error"] or run["status"]
     place = made.before + made.done + len(made.lost)
     say(f"[{place}/{made.total}] {label}: {run['status']}, {run['seconds']:.1f} s")
 
@@ -361,7 +360,10 @@ def _write_table(planned: Plan, made: Sweep) -> None:
     ordered = [key for key in planned.points if key in finished]
     ordered += sorted(finished - planned.points.keys())
     for key in ordered:
-        made.rows += table.rows(results.read(key))
+        run = results.read(key)
+        made.rows += table.rows(run)
+        if run["status"] != "ok" and key in planned.points:
+            made.failed[key] = run["error"] or run["status"]
     parameters = planned.manifest.parameters
     results.write(CSV, table.to_csv(made.rows, parameters))
     if table.parquet_is_there():
