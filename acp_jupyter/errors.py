@@ -19,6 +19,7 @@
     ├── TurnError
     │   ├── TurnCancelled         the user, or a limit, cancelled the turn
     │   └── TurnRunning           a turn is still running in that session
+    ├── CheckFailed               a check did not pass, and was to fail then
     └── Refusal                   our answer to a request of the agent that we do not serve
 
 Foreign exceptions (``OSError``, ``trio.BrokenResourceError``, ``msgspec.DecodeError``) are
@@ -38,6 +39,7 @@ __all__ = [
     "AgentNotFound",
     "AgentUnresponsive",
     "AuthenticationRequired",
+    "CheckFailed",
     "ErrorCode",
     "LineTooLong",
     "LocalProtocolError",
@@ -198,6 +200,10 @@ class TurnCancelled(TurnError):
 
 class TurnRunning(TurnError):
     """The session is still busy with an earlier prompt."""
+
+
+class CheckFailed(ACPError):
+    """A check of a turn did not pass."""
 
 
 class Refusal(ACPError):

@@ -38,11 +38,13 @@ def load(shell: Any) -> None:
             remedy="Load it in a notebook or in `jupyter console`; in a plain Python program use "
             "`acp_jupyter.connect`.",
         )
+    from .experiments.magic import CheckMagics
     from .magics import AcpMagics
 
     host = host_of(shell)
     host.displays.install()
-    shell.register_magics(AcpMagics(shell, host, lambda: current_cell(shell, host)))
+    for magics in (AcpMagics, CheckMagics):
+        shell.register_magics(magics(shell, host, lambda: current_cell(shell, host)))
     if not hasattr(shell, MATCHER):
         matcher = _matcher(host)
         setattr(shell, MATCHER, matcher)
@@ -62,6 +64,7 @@ def unload(shell: Any) -> None:
     host.displays.remove()
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("acp", None)
+    shell.magics_manager.magics["cell"].pop("acp_check", None)
     if host.tap is not None:
         kernel = shell.kernel
         _receive(kernel, kernel.shell_channel_thread_main)

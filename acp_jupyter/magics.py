@@ -227,6 +227,17 @@ class AcpMagics(Magics):
             f"{link.spent.seconds:.1f}{of_time} s.{tokens}"
         )
 
+    def _do_snapshot(self, arguments: list[str]) -> None:
+        """%acp snapshot: note how the files of the session's folder are, for the checks `changed`
+        and `unchanged` of %%acp_check."""
+        from .experiments import snapshot
+
+        _no_arguments("snapshot", arguments)
+        link = self._link
+        cwd = link.session.cwd if link.session is not None else self._host.cwd
+        link.snapshot = snapshot.take(os.path.realpath(cwd))
+        self._say(f"{len(link.snapshot.files):,} files noted.")
+
     def _do_permissions(self, arguments: list[str]) -> None:
         """%acp permissions [ask|deny|allow|FILE], or %acp permissions revoke NUMBER|all:
         list rules, remembered answers and decisions; set the policy; forget remembered answers."""

@@ -24,6 +24,7 @@ from ..host.link import Link
 from ..services.agents import AgentSpec, from_command
 from ..session.attachments import Prompt
 from ..session.limits import Limits
+from .surroundings import ipython
 from .turn import Turn, last_turn
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from ..client.agent import Agent as LiveAgent
     from ..client.session import Session as LiveSession
     from ..connection.portal import PortalFuture
+    from ..experiments.checking import Checks
+    from ..experiments.snapshot import Snapshot
     from ..services.decisions import Record
     from ..services.policy import Policy
 
@@ -119,7 +122,7 @@ def _prepare(
 
 def _surroundings() -> tuple[Host, Callable[[], CellContext]]:
     """The host, and what makes the context of each call: of the notebook, or of the script."""
-    shell = _ipython()
+    shell = ipython()
     if shell is not None:
         from ..extension import current_cell, host_of
 
@@ -127,13 +130,6 @@ def _surroundings() -> tuple[Host, Callable[[], CellContext]]:
         return host, lambda: current_cell(shell, host)
     frontend = Frontend("final", ("terminal",) if sys.stdin and sys.stdin.isatty() else ())
     return Host(None, None, os.environ), lambda: no_cell(frontend)
-
-
-def _ipython() -> Any:
-    """The shell of an IPython kernel, if this is one; IPython is not imported for it."""
-    module = sys.modules.get("IPython")
-    shell = module.get_ipython() if module is not None else None
-    return shell if getattr(shell, "kernel", None) is not None else None
 
 
 class Agent:
@@ -297,6 +293,7 @@ class Session:
         self.agent = agent
         self._live = live
         self._turns: list[Turn] = []
+        self._snapshot: Snapshot | None = None
 
     @property
     def id(self) -> str:
@@ -411,6 +408,27 @@ class Session:
             with contextlib.suppress(TurnCancelled, asyncio.CancelledError):
                 await asyncio.shield(ended)
         await ended
+
+    def snapshot(self) -> Snapshot:
+        """Note how the files of the session's folder are; `check` compares with the last one.
+
+        Raises:
+            UsageError: there are too many of them.
+        """
+        from ..experiments.snapshot import take
+
+        self._snapshot = take(os.path.realpath(self.cwd))
+        return self._snapshot
+
+    def check(
+        self, *lines: str, timeout: float = 60.0, fail: bool = False, **named: object
+    ) -> Checks:
+        """`Turn.check` of the last turn, files compared with the last `snapshot`."""
+        if not self._turns:
+            raise UsageError("there is no turn to check", remedy="Prompt the agent first.")
+        return self._turns[-1].check(
+            *lines, snapshot=self._snapshot, timeout=timeout, fail=fail, **named
+        )
 
     def cancel(self) -> None:
         """Cancel the running turn, from any thread; a second call ends the agent."""

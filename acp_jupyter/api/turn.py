@@ -24,6 +24,8 @@ from ..session.transcript import Turn as TurnState
 if TYPE_CHECKING:
     from ..client.agent import Agent
     from ..client.session import Session
+    from ..experiments.checking import Checks
+    from ..experiments.snapshot import Snapshot
 
 __all__ = ["CodeBlock", "FileDiff", "Timings", "Turn", "last_turn"]
 
@@ -185,6 +187,42 @@ class Turn:
             return self
         why = self.error or self.stop_reason or "unknown"
         raise TurnError(f"turn {self.number} did not end by itself: {why}")
+
+    def check(
+        self,
+        *lines: str,
+        snapshot: Snapshot | None = None,
+        timeout: float = 60.0,
+        fail: bool = False,
+        **named: object,
+    ) -> Checks:
+        """Check what the turn did: ``turn.check("changed src/*.py", tool_used="edit", cost=0.05)``.
+
+        Args:
+            lines: checks as in ``%%acp_check`` (`acp_jupyter.session.checks`).
+            snapshot: from `Session.snapshot`, for checks of files.
+            timeout: seconds for each command.
+            fail: raise where one does not pass.
+            named: checks by name, with ``_`` for spaces; ``cost``, ``seconds`` and ``tokens`` are
+                upper limits, a list stands for several checks.
+
+        Raises:
+            UsageError: a check cannot be read, or the turn is still running.
+            CheckFailed: one did not pass, with ``fail``.
+        """
+        from ..experiments.checking import from_arguments, run_checks
+        from .surroundings import report_checks
+
+        checks = run_checks(
+            from_arguments(lines, named),
+            self._state,
+            terminals=self._terminals,
+            cwd=self.cwd,
+            snapshot=snapshot,
+            timeout=timeout,
+        )
+        report_checks(checks.as_json())
+        return checks.raise_for_failure() if fail else checks
 
     def __repr__(self) -> str:
         return (

@@ -1,9 +1,10 @@
 """``acp-jupyter run``: a notebook executed headless, with parameters and a permission policy.
 
 Exit codes: 0 all cells ran, 1 it could not be run or its kernel died, 2 the command line is wrong,
-3 a cell failed, 4 a check did not pass (``--fail-on-check``), 5 a permission was denied
-(``--fail-on-denied``), 6 the budget is spent, 7 a cell took longer than ``--timeout``, 130 it was
-interrupted, 143 it was told to end. But for 1 and 2, the executed notebook was written.
+3 a cell failed, 4 a check did not pass (with ``--fail-on-check``, or in a cell that begins with
+``%%acp_check --fail``), 5 a permission was denied (``--fail-on-denied``), 6 the budget is spent, 7
+a cell took longer than ``--timeout``, 130 it was interrupted, 143 it was told to end. But for 1 and
+2, the executed notebook was written.
 """
 
 from __future__ import annotations

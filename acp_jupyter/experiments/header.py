@@ -161,7 +161,7 @@ def git(cwd: str, *arguments: str) -> str | None:
             [*GIT, "-C", cwd, *arguments],
             capture_output=True,
             text=True,
-            errors="replace",
+            errors="surrogateescape",
             timeout=GIT_LIMIT,
             stdin=subprocess.DEVNULL,
             env=kept,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ACPError, UsageError
+from ..errors import ACPError, CheckFailed, UsageError
 from ..host.report import BUDGET, VARIABLE
 from ..session.limits import NO_LIMITS, Limits
 from . import header as headers
@@ -217,6 +217,8 @@ class _Run:
             result.status = stopped
         elif dead:
             result.status = "dead"
+        elif failed is not None and failed.error.startswith(f"{CheckFailed.__name__}:"):
+            result.status = "check"
         elif failed is not None:
             result.status = "budget" if _is_spent(self.budget, result.turns) else "error"
         if result.status != "ok":

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..connection.portal import PortalFuture
     from ..display.output import Output
     from ..display.pump import Pump
+    from ..experiments.snapshot import Snapshot
     from ..questions.widget import WidgetAsker
     from ..services.agents import AgentSpec
     from ..services.permissions import Asker
@@ -60,6 +61,7 @@ class Link:
         queue: prompts that follow the one that is running, in its cell.
         caps: what all turns of the link together may take.
         spent: what they have taken.
+        snapshot: how files were, for checks; ``None`` until somebody asks for one.
     """
 
     def __init__(self, host: Host, key: str, *, name: str = "", quiet: bool = False) -> None:
@@ -70,6 +72,7 @@ class Link:
         self.queue: deque[Prompt] = deque()
         self.caps = NO_LIMITS
         self.spent = Spent()
+        self.snapshot: Snapshot | None = None
         self.client: Client | None = None
         self._shown: dict[str, _Shown] = {}
         self._busy = False

@@ -18,6 +18,7 @@ from ipykernel.ipkernel import IPythonKernel
 
 from .. import __version__
 from ..errors import ACPError
+from ..experiments.magic import CheckMagics
 from ..host.cell import CellContext, kernel_cell
 from ..host.completion import Completion, complete
 from ..host.host import Host
@@ -66,6 +67,7 @@ class ACPKernel(IPythonKernel):
         self.host.displays.install()
         self.shell.input_transformer_manager.cleanup_transforms.append(python_lines)
         self.shell.register_magics(AcpMagics(self.shell, self.host, self._cell.get))
+        self.shell.register_magics(CheckMagics(self.shell, self.host, self._cell.get))
         self.host.live = Live(self.host, self._tap, self._complete)
         self.host.live.open()
 
