@@ -57,6 +57,7 @@ LAYERS = {
     "host": "surfaces",
     "kernel": "surfaces",
     "magics": "surfaces",
+    "nbval_plugin": "surfaces",
     "questions": "surfaces",
     "demo_agent": "demo_agent",
     "replay_agent": "replay_agent",

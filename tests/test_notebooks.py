@@ -16,6 +16,7 @@ from tests.live_kernel import kernel_environment
 from tests.tools.run_notebooks import environment, run
 
 ROOT = Path(__file__).parents[1]
+SANITIZER = ROOT / "acp_jupyter" / "nbval_sanitize.cfg"
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
@@ -28,7 +29,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 def nbval(path: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a copy of a notebook under nbval, in a workspace of its own."""
     command = [sys.executable, "-m", "pytest", "--nbval", "-q", "-p", "no:cacheprovider"]
-    command += ["--nbval-sanitize-with", str(ROOT / "tests" / "nbval_sanitize.cfg")]
+    command += ["--nbval-sanitize-with", str(SANITIZER)]
     command += ["--rootdir", str(path.parent), "-c", os.devnull, str(path)]
     return subprocess.run(
         command, env=environ, cwd=path.parent, capture_output=True, text=True, timeout=150

@@ -232,6 +232,8 @@ class Agent:
             AgentUnresponsive: no answer within ``limit``.
             ACPError: it ended, or answered with an error.
         """
+        if self.recording is not None:
+            self.recording.permissions = str(policy) if policy.rules else policy.default
         self.capabilities = {
             "fs": {"readTextFile": True, "writeTextFile": True},
             "terminal": policy.may_run_commands or self.replay is not None,

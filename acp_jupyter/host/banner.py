@@ -59,7 +59,7 @@ def connected(agent: Agent, session: Session) -> Facts:
         ("Capabilities", capabilities(agent)),
         ("Session", session.session_id),
         ("Working directory", session.cwd),
-        ("Permissions", _policy(session)),
+        ("Permissions", _policy(agent, session)),
     ]
     return Facts(f"Connected to {agent_title(agent)}", rows)
 
@@ -81,7 +81,7 @@ def state(agent: Agent | None, session: Session | None, policy: Policy) -> Facts
     rows = [
         ("State", condition),
         ("Agent", agent_title(agent)),
-        ("Command", " ".join(agent.spec.shown or agent.spec.argv)),
+        ("Command", agent.spec.shown.command if agent.spec.shown else " ".join(agent.spec.argv)),
         ("Process", _process(agent)),
         ("Session", session.session_id),
         ("Title", info.title or ""),
@@ -92,7 +92,7 @@ def state(agent: Agent | None, session: Session | None, policy: Policy) -> Facts
         ("Options", _options(session)),
         ("Commands", " ".join(f"/{command['name']}" for command in info.commands[:50])),
         ("Context", _usage(session)),
-        ("Permissions", _policy(session)),
+        ("Permissions", _policy(agent, session)),
     ]
     return Facts(f"{agent_title(agent)}: {condition}", [row for row in rows if row[1]])
 
@@ -103,15 +103,16 @@ def _process(agent: Agent) -> str:
     return process if source is None else f"{process}, a replay of {os.path.basename(source.path)}"
 
 
-def _policy(session: Session) -> str:
+def _policy(agent: Agent, session: Session) -> str:
     policy = session.permissions.policy
-    if policy.rules:
-        return f"{policy} (`%acp permissions` lists them)"
+    shown = agent.spec.shown  # what was decided in a recording was decided by its own policy
+    own = str(policy) if policy.rules else policy.default
+    text = own if shown is None else shown.permissions
     return {
         "ask": "ask (each request is put to you)",
         "deny": "deny (each request is refused, commands are not offered)",
         "allow": "allow (each request is allowed unasked)",
-    }[policy.default]
+    }.get(text, f"{text} (`%acp permissions` lists them)")
 
 
 def _mode(session: Session) -> str:

@@ -8,7 +8,7 @@ first. Secrets are replaced by ``[redacted]``. Version 1 has these types:
 ============  =====================================================================================
 ``header``    a connection begins: ``version`` (1), ``connection`` (from 1), ``created`` (ISO 8601),
               ``agent`` (``name``, ``argv``, ``title``, ``version``), ``client`` (our version),
-              ``cwd``
+              ``cwd``, ``permissions`` (the policy in words)
 ``frame``     a line of the wire: ``dir`` "out" (ours) or "in", and ``message``, the JSON-RPC
               message, or ``raw``, the text of a line that is no JSON; ``cell`` is the id of the
               notebook's cell, if known
@@ -85,6 +85,7 @@ class Header(Struct, frozen=True, tag="header", tag_field="type"):
     agent: AgentFacts
     client: Short
     cwd: Long
+    permissions: Short = ""
 
 
 class _Line(Struct, frozen=True, tag_field="type", kw_only=True, omit_defaults=True):

@@ -48,6 +48,14 @@ class ReplaySource:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """What a recording says of its agent: the command, and the policy that it met."""
+
+    command: str
+    permissions: str
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSpec:
     """How to start an agent.
 
@@ -58,7 +66,7 @@ class AgentSpec:
         minimal_env: start from an allowlist instead of the user's environment.
         keep: names of variables to keep with ``minimal_env``.
         replay: a recording that it is replayed from; the command is found when it starts.
-        shown: the command that people are shown, where it is another one.
+        shown: what people are shown of the agent that is replayed.
     """
 
     name: str
@@ -67,7 +75,7 @@ class AgentSpec:
     minimal_env: bool = False
     keep: tuple[str, ...] = ()
     replay: ReplaySource | None = None
-    shown: tuple[str, ...] = ()
+    shown: Shown | None = None
 
 
 def demo_agent() -> AgentSpec:

@@ -154,6 +154,7 @@ class Connection:
     Attributes:
         cell: id of the notebook's cell that runs.
         title, version: what the agent says of itself, once it has.
+        permissions: the policy in words.
         on_failure: called once with the reason when recording had to end.
     """
 
@@ -170,6 +171,7 @@ class Connection:
         self.cell = ""
         self.title = ""
         self.version = ""
+        self.permissions = ""
         self.on_failure: Callable[[str], None] = _ignore
 
     # -- what happens --------------------------------------------------------------------------
@@ -228,7 +230,10 @@ class Connection:
             agent = msgspec.structs.replace(
                 self._header.agent, title=self.title, version=self.version
             )
-            lines.append(msgspec.structs.replace(self._header, agent=agent))
+            header = msgspec.structs.replace(
+                self._header, agent=agent, permissions=self.permissions[:SHOWN]
+            )
+            lines.append(header)
             self._header = None
         lines += [self._frame(each) if isinstance(each, _Wire) else each for each in held]
         self._recorder.write(list(map(recording.encode, self._redacted(lines))))

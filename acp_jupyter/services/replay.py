@@ -25,7 +25,7 @@ import trio
 
 from ..errors import Refusal, UsageError
 from ..protocol import recording
-from .agents import AgentSpec
+from .agents import AgentSpec, Shown
 
 LARGEST: Final = 2**30
 """Bytes of a recording."""
@@ -71,9 +71,8 @@ class Tapes:
         number = str(header.connection)
         argv = [sys.executable, "-P", "-m", "acp_jupyter.replay_agent", source.path]
         argv += ["--connection", number, "--speed", "original" if source.original else "full"]
-        return replace(
-            spec, name=header.agent.name, argv=tuple(argv), shown=tuple(header.agent.argv)
-        )
+        shown = Shown(" ".join(header.agent.argv), header.permissions)
+        return replace(spec, name=header.agent.name, argv=tuple(argv), shown=shown)
 
 
 def read_headers(path: str) -> list[recording.Header]:
