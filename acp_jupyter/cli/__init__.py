@@ -14,9 +14,9 @@ import sys
 
 from .. import __version__
 from ..errors import ACPError
-from . import demo, export, install, policy, run
+from . import compare, demo, export, install, policy, replay, run, sweep, verify
 
-COMMANDS = (demo, install, run, policy, export)
+COMMANDS = (demo, install, run, verify, sweep, compare, policy, export, replay)
 """In the order of ``--help``."""
 
 

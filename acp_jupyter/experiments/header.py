@@ -26,6 +26,7 @@ import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -52,7 +53,15 @@ GIT: Final = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
 """It only looks, and starts no program that the repository's configuration names."""
 
 
-def make(notebook: Any, *, name: str, kernel: str, parameters: Mapping[str, Any], cwd: str) -> Any:
+def make(
+    notebook: Any,
+    *,
+    name: str,
+    kernel: str,
+    parameters: Mapping[str, Any],
+    cwd: str,
+    output: Path,
+) -> dict[str, Any]:
     """The header of a run that begins; its agents are not known yet."""
     return {
         "version": VERSION,
@@ -64,7 +73,7 @@ def make(notebook: Any, *, name: str, kernel: str, parameters: Mapping[str, Any]
         "agents": [],
         "packages": packages(),
         "environment": environment(),
-        "repository": repository(cwd),
+        "repository": repository(cwd, output),
     }
 
 
@@ -140,16 +149,20 @@ def environment() -> dict[str, Any]:
     }
 
 
-def repository(cwd: str) -> dict[str, Any] | None:
+def repository(cwd: str, output: Path) -> dict[str, Any] | None:
     """Commit of the repository that a folder is in, and how many files differ from it.
 
-    ``None`` where there is none, or git is not installed.
+    ``None`` where there is none, or git is not installed. The executed notebook and its recording
+    do not count: they are what the run makes.
     """
-    commit = git(cwd, "rev-parse", "--verify", "--quiet", "HEAD")
-    status = git(cwd, "status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=dirty")
-    if status is None:
+    top = git(cwd, "rev-parse", "--show-toplevel")
+    status = git(cwd, "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all")
+    if top is None or status is None:
         return None
-    dirty = sum(bool(item) for item in status.split("\0"))
+    commit = git(cwd, "rev-parse", "--verify", "--quiet", "HEAD")
+    made = {os.path.realpath(path) for path in (output, output.with_suffix(".acp.jsonl"))}
+    differing = [os.path.join(top.rstrip("\n"), item[3:]) for item in status.split("\0") if item]
+    dirty = sum(os.path.realpath(path) not in made for path in differing)
     return {"commit": commit.strip() if commit is not None else None, "dirty": dirty}
 
 

@@ -153,7 +153,7 @@ class _Run:
         from .execution import Execution
 
         begun = time.monotonic()
-        notebook = _nodes(read_notebook(self.source))
+        notebook = nodes(read_notebook(self.source))
         kernel, language = _kernel(notebook, self.kernel)
         _clear(notebook)
         if not inject(notebook, self.parameters, language):
@@ -165,6 +165,7 @@ class _Run:
             kernel=kernel,
             parameters=self.parameters,
             cwd=self.cwd,
+            output=self.file.path,
         )
 
         def save() -> None:
@@ -245,7 +246,7 @@ def _is_spent(budget: Limits, turns: list[dict[str, Any]]) -> bool:
     )
 
 
-def _nodes(held: Any) -> Any:
+def nodes(held: Any) -> Any:
     """A notebook as nbformat has it, of a form in which it can be executed and saved.
 
     Raises:
