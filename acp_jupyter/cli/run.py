@@ -48,6 +48,11 @@ def add(commands: Any) -> None:
     run.add_argument(
         "--fail-on-denied", action="store_true", help="exit with 5 where a permission was denied"
     )
+    run.add_argument(
+        "--record",
+        action="store_true",
+        help="keep what the agents say in a recording beside the executed notebook",
+    )
     run.add_argument("--json", action="store_true", help="print a summary on standard output")
     run.add_argument("--quiet", action="store_true", help="show no progress on standard error")
     run.set_defaults(run=_run)
@@ -113,6 +118,7 @@ def _run(arguments: argparse.Namespace) -> int:
         kernel=arguments.kernel,
         fail_on_check=arguments.fail_on_check,
         fail_on_denied=arguments.fail_on_denied,
+        record=arguments.record,
         progress=Silent() if arguments.quiet else Lines(sys.stderr),
     )
     if arguments.json:

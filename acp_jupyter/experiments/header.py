@@ -29,6 +29,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..host.recordings import sidecar_of
+
 if TYPE_CHECKING:
     from ..export.redaction import Redactor
 
@@ -160,7 +162,7 @@ def repository(cwd: str, output: Path) -> dict[str, Any] | None:
     if top is None or status is None:
         return None
     commit = git(cwd, "rev-parse", "--verify", "--quiet", "HEAD")
-    made = {os.path.realpath(path) for path in (output, output.with_suffix(".acp.jsonl"))}
+    made = {os.path.realpath(path) for path in (output, sidecar_of(output))}
     differing = [os.path.join(top.rstrip("\n"), item[3:]) for item in status.split("\0") if item]
     dirty = sum(os.path.realpath(path) not in made for path in differing)
     return {"commit": commit.strip() if commit is not None else None, "dirty": dirty}

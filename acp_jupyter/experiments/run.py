@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ACPError, CheckFailed, UsageError
+from ..host.recordings import RECORD_VARIABLE, sidecar_of
 from ..host.report import BUDGET, VARIABLE
 from ..session.limits import NO_LIMITS, Limits
 from . import header as headers
@@ -54,6 +55,7 @@ def run_notebook(
     kernel: str = "",
     fail_on_check: bool = False,
     fail_on_denied: bool = False,
+    record: bool = False,
     env: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> RunResult:
@@ -70,6 +72,8 @@ def run_notebook(
         kernel: name of a kernelspec, in place of the notebook's own.
         fail_on_check: a check that does not pass makes the run fail.
         fail_on_denied: so does a permission that was denied.
+        record: keep what the agents say in a recording beside the executed notebook, as
+            ``acp.record`` in the notebook's metadata asks for it too.
         env: further variables of the kernel's environment.
         progress: gets told what happens.
 
@@ -95,6 +99,7 @@ def run_notebook(
         budget=limits,
         timeout=timeout,
         demands=Demands(fail_on_check, fail_on_denied),
+        record=record,
         progress=progress or Silent(),
     )
     return _in_new_loop(run.execute)
@@ -146,6 +151,7 @@ class _Run:
     budget: Limits
     timeout: float | None
     demands: Demands
+    record: bool
     progress: Progress
 
     async def execute(self) -> RunResult:
@@ -168,13 +174,16 @@ class _Run:
             output=self.file.path,
         )
 
+        held = notebook.metadata.get("acp")
+        known = dict(held) if isinstance(held, dict) else {}
+        if self.record or known.get("record") is True:
+            self.environment[RECORD_VARIABLE] = str(sidecar_of(self.file.path.absolute()))
+
         def save() -> None:
-            held = notebook.metadata.get("acp")
-            known = held if isinstance(held, dict) else {}
             notebook.metadata["acp"] = {**known, headers.KEY: result.header}
             self.file.write(notebook)
 
-        notebook.metadata["acp"] = {headers.KEY: result.header}
+        notebook.metadata["acp"] = {**known, headers.KEY: result.header}
         self.file.write_first(notebook)
         execution = Execution(
             notebook,
