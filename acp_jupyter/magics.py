@@ -20,6 +20,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 from .errors import UsageError
+from .rendering.characters import visible
 from .services.agents import REPLAY, AgentSpec, from_command, from_recording, known_names
 from .session.limits import NO_LIMITS, Limits
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .host.cell import CellContext
     from .host.host import Host
     from .host.link import Link
+    from .session.options import Option
     from .session.transcript import Turn
 
 CELL_OPTIONS = ("--session", "--out", "--timeout", "--attach", "--budget", "--tokens")
@@ -238,6 +240,23 @@ class AcpMagics(Magics):
         link.snapshot = snapshot.take(os.path.realpath(cwd))
         self._say(f"{len(link.snapshot.files):,} files noted.")
 
+    def _do_set(self, arguments: list[str]) -> None:
+        """%acp set [NAME VALUE]: set an option of the session, such as mode or model; without
+        arguments, list them with their values."""
+        link = self._link
+        if len(arguments) == 2:
+            name, text = arguments
+            known = link.session.options if link.session is not None else []
+            is_switch = any(option.id == name and option.kind == "boolean" for option in known)
+            value = {"true": True, "false": False}.get(text, text) if is_switch else text
+            link.call(self._cell(), link.set_option, name, value)
+        elif arguments:
+            raise UsageError(
+                "%acp set takes a name and a value", remedy="For example `%acp set model small`."
+            )
+        options = link.session.options if link.session is not None else []
+        self._say(visible("\n".join(map(_option_line, options))) or "There are no options.")
+
     def _do_permissions(self, arguments: list[str]) -> None:
         """%acp permissions [ask|deny|allow|FILE], or %acp permissions revoke NUMBER|all:
         list rules, remembered answers and decisions; set the policy; forget remembered answers."""
@@ -345,6 +364,13 @@ class AcpMagics(Magics):
 
     def _say(self, text: str) -> None:
         self._cell().sink.stream(text + "\n")
+
+
+def _option_line(option: Option) -> str:
+    """``model = small (small, large)``."""
+    values = [choice.value for choice in option.values[:20]] or ["true", "false"]
+    value = str(option.value).lower() if option.kind == "boolean" else option.value
+    return f"{option.id} = {value} ({', '.join(values)})"
 
 
 def _caps(arguments: list[str]) -> Limits:

@@ -342,6 +342,17 @@ def test_agents_sessions_and_turns_say_what_they_are(agent: acp.Agent) -> None:
     assert "allow" in agent._repr_mimebundle_()["text/plain"].lower()
 
 
+def test_options_of_a_session_are_read_and_set_by_name(agent: acp.Agent) -> None:
+    session = agent.new_session()
+    assert session.options["model"] == "small"
+    session.set_option("model", "large")
+    assert session.options["model"] == "large"
+    asyncio.run(session.aset_option("mode", "plan"))
+    assert session.options["mode"] == "plan"
+    with pytest.raises(UsageError, match="no option 'colour'"):
+        session.set_option("colour", "red")
+
+
 def test_a_session_becomes_a_frame_with_one_row_for_each_turn(agent: acp.Agent) -> None:
     session = agent.new_session()
     session.prompt("hello")

@@ -189,3 +189,14 @@ def test_restart_gives_another_process(acp: Acp) -> None:
     before = link.agent.pid
     assert "Connected to" in acp("restart")
     assert link.agent.pid != before
+
+
+def test_set_changes_an_option_of_the_session_and_lists_what_there_is(acp: Acp) -> None:
+    assert acp("set") == "There are no options.\n"
+    acp("connect demo")
+    assert "model = small (small, large)" in acp("set")
+    assert "model = large (small, large)" in acp("set model large")
+    with pytest.raises(UsageError, match="cannot be set to 'huge'"):
+        acp("set model huge")
+    with pytest.raises(UsageError, match="a name and a value"):
+        acp("set model")

@@ -319,6 +319,24 @@ class Session:
         return self._live.decisions
 
     @property
+    def options(self) -> dict[str, str | bool]:
+        """What the agent lets the user set (its mode, its model), by name, as it stands."""
+        return {option.id: option.value for option in self._live.options}
+
+    def set_option(self, name: str, value: str | bool) -> None:
+        """Set one of `options`.
+
+        Raises:
+            UsageError: the agent offers no such option, or no such value of it.
+            ACPError: it refused, or does not answer.
+        """
+        self.agent._call(self._set_option, name, value)
+
+    async def aset_option(self, name: str, value: str | bool) -> None:
+        """`set_option`, for ``await``."""
+        await self.agent._acall(self._set_option, name, value)
+
+    @property
     def commands(self) -> list[dict[str, Any]]:
         """The agent's slash commands ``{"name", "description", "input"?}``."""
         return list(self._live.transcript.info.commands)
@@ -467,6 +485,9 @@ class Session:
 
     def _gather(self, text: str, attach: Sequence[object], named: Mapping[str, object]) -> Prompt:
         return self.agent._host.gather(text, attach, namespace=named, cwd=self.cwd)
+
+    async def _set_option(self, _cell: CellContext, name: str, value: str | bool) -> None:
+        await self._live.set_option(name, value)
 
     async def _prompt(
         self,

@@ -100,7 +100,7 @@ def rows(run: Mapping[str, Any]) -> list[Row]:
         "checks_passed": run["checks_passed"],
         "run_s": run["seconds"],
     }
-    error = run["error"]
+    error = run["error"] or None
     turns = run["turns"]
     if not turns:
         return [{**whole, "error": error}]

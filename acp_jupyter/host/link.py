@@ -281,6 +281,18 @@ class Link:
         for session in sessions:
             session.permissions.policy = policy
 
+    async def set_option(self, cell: CellContext, name: str, value: str | bool) -> None:
+        """Set what the agent lets the user set, in the current session, connecting first.
+
+        Raises:
+            UsageError: the agent offers no such option, or no such value of it.
+            ACPError: it refused, or does not answer.
+        """
+        if self.session is None:
+            await self.connect(cell, self._host.default_agent(), self._host.cwd)
+        assert self.session is not None
+        await self.session.set_option(name, value)
+
     async def prompt(self, cell: CellContext, prompt: Prompt, limits: Limits = NO_LIMITS) -> Turn:
         """Run one prompt turn in the current session, connecting first where needed.
 
