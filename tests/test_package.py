@@ -206,6 +206,16 @@ def test_the_logos_have_the_size_in_their_name(side):
     assert (int.from_bytes(logo[16:20]), int.from_bytes(logo[20:24])) == (side, side)
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_readme_shows_the_quickstart_in_both_themes(theme):
+    name = f".github/quickstart-{theme}.png"
+    assert name in (ROOT / "README.md").read_text(encoding="utf-8")
+    picture = (ROOT / name).read_bytes()
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    assert int.from_bytes(picture[16:20]) >= 1200
+    assert 50_000 < len(picture) < 1_000_000
+
+
 def test_the_metadata_describes_the_package(files):
     (metadata,) = (body for name, body in files.items() if name.endswith(".dist-info/METADATA"))
     headers = email.message_from_bytes(metadata)
