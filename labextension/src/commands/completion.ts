@@ -1,8 +1,6 @@
 /**
  * Completion of `/commands` and `@mentions` in prompts. The kernel answers on the comm, and so
  * also while a cell runs, when its own completion is silent.
- *
- * Both name the same matches, and JupyterLab shows those that insert the same text once.
  */
 
 import type {
@@ -16,13 +14,19 @@ import type { ILive, ILiveNotebook } from '../tokens';
 import { isInPrompt } from './typing';
 import { kernelOfPanel, textOf } from './subject';
 
+/**
+ * Of JupyterLab: the words of the cell, which are no mentions, and the kernel's completion, which
+ * has our matches, and would be waited for.
+ */
+const OTHERS = ['CompletionProvider:context', 'CompletionProvider:kernel'];
+
 /** Characters of a description beside its command. */
 const DESCRIPTION_LIMIT = 72;
 
 export class PromptCompletion implements ICompletionProvider {
   readonly identifier = 'acp-jupyter:completion';
 
-  /** Before the kernel's (550): where both name a match, ours has the description. */
+  /** Before the kernel's (550). */
   readonly rank = 600;
 
   constructor(private readonly _live: ILive) {}
@@ -62,6 +66,21 @@ export class PromptCompletion implements ICompletionProvider {
     }
     const cursor = editor.getOffsetAt(editor.getCursorPosition());
     return isInPrompt(kernel, textOf(cell.model), cursor) ? notebook : null;
+  }
+}
+
+/** Have prompts completed by ours alone, where it can: JupyterLab asks all that apply. */
+export function leavePrompts(
+  providers: ReadonlyMap<string, ICompletionProvider>,
+  ours: PromptCompletion
+): void {
+  for (const id of OTHERS) {
+    const other = providers.get(id);
+    if (other !== undefined) {
+      const isApplicable = other.isApplicable.bind(other);
+      other.isApplicable = async context =>
+        !(await ours.isApplicable(context)) && isApplicable(context);
+    }
   }
 }
 

@@ -2,12 +2,12 @@
 
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
-import { ICompletionProviderManager } from '@jupyterlab/completer';
+import { CompletionProviderManager, ICompletionProviderManager } from '@jupyterlab/completer';
 import { INotebookTracker } from '@jupyterlab/notebook';
 
 import { ILive } from '../tokens';
 import { AgentCommands } from './commands';
-import { PromptCompletion } from './completion';
+import { leavePrompts, PromptCompletion } from './completion';
 import { ListOpener } from './opener';
 
 const commands: JupyterFrontEndPlugin<void> = {
@@ -39,7 +39,7 @@ const completion: JupyterFrontEndPlugin<void> = {
   autoStart: true,
   optional: [INotebookTracker, ILive, ICompletionProviderManager],
   activate: (
-    _app: JupyterFrontEnd,
+    app: JupyterFrontEnd,
     tracker: INotebookTracker | null,
     live: ILive | null,
     completer: ICompletionProviderManager | null
@@ -48,9 +48,16 @@ const completion: JupyterFrontEndPlugin<void> = {
       return;
     }
     if (live !== null) {
-      completer.registerProvider(new PromptCompletion(live));
+      const provider = new PromptCompletion(live);
+      completer.registerProvider(provider);
+      // The others may be registered after ours.
+      void app.restored.then(() => {
+        if (completer instanceof CompletionProviderManager) {
+          leavePrompts(completer.getProviders(), provider);
+        }
+      });
     }
-    new ListOpener(tracker, completer, live);
+    new ListOpener(tracker, completer);
   }
 };
 

@@ -148,7 +148,8 @@ function headText({ text }: IWireLine): string {
   const id = /"id"\s*:\s*("[^"]*"|\d+)/.exec(head)?.[1];
   if (method !== undefined) {
     const update = /"sessionUpdate"\s*:\s*"([^"]+)"/.exec(head)?.[1];
-    return [method, update ?? '', id === undefined ? '' : `#${id}`].filter(Boolean).join(' ');
+    // The panel is narrow, and most lines are updates: their kind says more than their method.
+    return [update ?? method, id === undefined ? '' : `#${id}`].filter(Boolean).join(' ');
   }
   if (id !== undefined && /"(result|error)"\s*:/.test(head)) {
     return `${/"error"\s*:/.test(head) ? 'error' : 'result'} #${id}`;
