@@ -103,9 +103,16 @@ class Comparison:
 
     # -- parts ---------------------------------------------------------------------------------
 
-    def summary(self) -> Shown:
-        """The table: medians with quartiles and bootstrap intervals."""
-        measures = self._measures()
+    def summary(self, *columns: str) -> Shown:
+        """The table: medians with quartiles and bootstrap intervals.
+
+        Args:
+            columns: of `MEASURES`, those to show; by default all that are there.
+
+        Raises:
+            UsageError: nobody reported one of them.
+        """
+        measures = self._chosen(columns)
         header = [self.data.by, "runs", "errors", *(measure.title for measure in measures)]
         lines = [[_name(group), str(group.runs), str(group.errors)] for group in self.data.groups]
         for line, group in zip(lines, self.data.groups, strict=True):
@@ -146,15 +153,20 @@ class Comparison:
             return Shown(box(muted("No run changed a file.")), "No run changed a file.")
         return Shown(box(*parts), visible("\n".join(lines)))
 
-    def plot(self) -> Picture:
+    def plot(self, *columns: str) -> Picture:
         """Each measure as one small plot: all values, and the median with its interval.
 
+        Args:
+            columns: of `MEASURES`, those to show; by default all that vary.
+
         Raises:
-            UsageError: matplotlib is not installed.
+            UsageError: matplotlib is not installed, or nobody reported one of them.
         """
         from .plots import draw
 
-        measures = [measure for measure in self._measures() if self._varies(measure)]
+        measures = self._chosen(columns)
+        if not columns:
+            measures = [measure for measure in measures if self._varies(measure)]
         names = ", ".join(measure.title for measure in measures)
         text = f"Plots by {self.data.by}: {names or 'nothing varies'}"
         return Picture(draw(self.data, measures), one_line(text))
@@ -166,6 +178,16 @@ class Comparison:
             for measure in MEASURES
             if any(any(group.values.get(measure.column, ())) for group in self.data.groups)
         ]
+
+    def _chosen(self, columns: Sequence[str]) -> list[Measure]:
+        there = {measure.column: measure for measure in self._measures()}
+        for column in columns:
+            if column not in there:
+                raise UsageError(
+                    f"nothing was measured as {column!r}",
+                    remedy=f"There are: {', '.join(there)}.",
+                )
+        return [there[column] for column in columns] or list(there.values())
 
     def _varies(self, measure: Measure) -> bool:
         values = {v for group in self.data.groups for v in group.values.get(measure.column, ())}

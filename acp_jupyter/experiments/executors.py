@@ -203,7 +203,7 @@ class DaskWorkers:
         self._jobs = jobs
         # Not pure: what was run and lost before is run again.
         self._futures = self._client.map(execute_on_worker, jobs, pure=False)
-        for future in as_completed(self._futures):
+        for future in as_completed(self._futures, loop=self._client.loop):
             yield future.result()
 
     def close(self) -> None:
