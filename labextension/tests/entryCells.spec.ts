@@ -9,7 +9,7 @@ import { CommandRegistry } from '@lumino/commands';
 import { Widget } from '@lumino/widgets';
 
 import { INSERT_CELLS, addInsertCells, cellSource } from '../src/entry/cells';
-import { visible } from '../src/entry/proposals';
+import { visible } from '../src/characters';
 import { RenderedEntry } from '../src/entry/renderer';
 import { ENTRY_MIME } from '../src/protocol';
 import type { ICellsData, Request } from '../src/protocol';

@@ -47,6 +47,16 @@ describe('the lines of the wire', () => {
     expect(log.node.childElementCount).toBe(5);
   });
 
+  it('show no invisible character that JSON has escaped', () => {
+    const log = new WireLog(() => 10);
+    log.push(lines(1, () => '{"method":"x","title":"un\\u202eknown\\u200b"}'));
+    log.flush();
+    const node = log.node.querySelector('details')!;
+    node.open = true;
+    node.dispatchEvent(new Event('toggle'));
+    expect(node.querySelector('pre')?.textContent).toContain('un⟨U+202E⟩known⟨U+200B⟩');
+  });
+
   it('wait while paused, and none is lost', () => {
     const log = new WireLog(() => 10);
     log.paused = true;

@@ -6,6 +6,7 @@
  * only when all of it was shown.
  */
 
+import { visible } from '../characters';
 import type { ICellsData, IProposedCell } from '../protocol';
 import { button } from './buttons';
 
@@ -20,10 +21,6 @@ const NAMES = new Map([
   ['bash', 'Shell'],
   ['markdown', 'Markdown']
 ]);
-
-/** As the kernel makes them visible; a notebook may come from elsewhere. */
-const DECEPTIVE =
-  /(?!\t|\n|[\ufe00-\ufe0f])[\p{Cc}\p{Default_Ignorable_Code_Point}\u2028\u2029\ufff9-\ufffb]/gu;
 
 /** What the view knows beside the data. */
 export interface IProposalsView {
@@ -147,14 +144,6 @@ function code(
   const expanded = unfolded.has(index);
   const label = expanded ? 'Show less' : `Show all ${source.split('\n').length} lines`;
   return [frame, button(label, 'more', { index, expanded })];
-}
-
-/** Text with what is invisible or reorders it shown by its number. */
-export function visible(text: string): string {
-  return text.replace(/\r\n/g, '\n').replace(DECEPTIVE, character => {
-    const number = (character.codePointAt(0) ?? 0).toString(16).toUpperCase();
-    return `⟨U+${number.padStart(4, '0')}⟩`;
-  });
 }
 
 /** Whether an element shows this text, all of it, and adds nothing but colours of the theme. */

@@ -8,6 +8,7 @@
 import { Clipboard } from '@jupyterlab/apputils';
 import type { IDisposable } from '@lumino/disposable';
 
+import { visible } from '../characters';
 import type { FromKernel, ILinkState, IWireLine } from '../protocol';
 import type { ILive, ILiveNotebook } from '../tokens';
 import { ask } from './ask';
@@ -159,7 +160,8 @@ function headText({ text }: IWireLine): string {
 
 function prettyText(text: string): string {
   try {
-    return JSON.stringify(JSON.parse(text), null, 2);
+    // What the line has escaped would be invisible again.
+    return visible(JSON.stringify(JSON.parse(text), null, 2));
   } catch (error) {
     if (error instanceof SyntaxError) {
       return text; // No JSON: stderr, or a line that was cut.
