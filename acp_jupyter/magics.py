@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from .host.cell import CellContext
     from .host.host import Host
     from .host.link import Link
+    from .session.attachments import Prompt
     from .session.options import Option
     from .session.transcript import Turn
 
-CELL_OPTIONS = ("--session", "--out", "--timeout", "--attach", "--budget", "--tokens")
+CELL_OPTIONS = ("--session", "--out", "--timeout", "--attach", "--budget", "--tokens", "--agents")
 
 LOG_LINES = 40
 """Messages that ``%acp log`` shows by default."""
@@ -95,6 +96,11 @@ class AcpMagics(Magics):
         help="a variable or a file that goes with the prompt, as @NAME in it does; may be repeated",
     )
     @argument("--tokens", type=int, help="tokens of context after which the turn is cancelled")
+    @argument(
+        "--agents",
+        help="names of several agents that are asked at once, each in a copy of the folder: a,b,c; "
+        "--out gets the list of their turns",
+    )
     @cell_magic("acp")  # type: ignore[arg-type]  # the decorator types no name
     def acp_cell(self, line: str, cell: str) -> None:
         """Send the cell to an agent as a prompt; its answer streams into the output."""
@@ -111,8 +117,11 @@ class AcpMagics(Magics):
                 f"--out {options.out}: that is no name of a variable",
                 remedy="For example `--out turn`.",
             )
-        self._alias = options.session
         limits = Limits(options.timeout, options.budget, options.tokens)
+        if options.agents is not None:
+            self._ask_several(options, cell, limits)
+            return
+        self._alias = options.session
         link = self._link
         assert self.shell is not None
         cwd = link.session.cwd if link.session is not None else self._host.cwd
@@ -125,6 +134,27 @@ class AcpMagics(Magics):
         finally:
             if options.out is not None and _last_turn(link) is not before:
                 self._keep(link, options.out)  # also a turn that failed
+
+    def _ask_several(self, options: Any, cell: str, limits: Limits) -> None:
+        from .experiments import several
+
+        if options.session:
+            raise UsageError(
+                "--agents and --session do not go together",
+                remedy="Name the agents that were connected with --as in --agents.",
+            )
+        assert self.shell is not None
+        namespace = self.shell.user_ns
+
+        def gather(cwd: str) -> Prompt:
+            return self._host.gather(cell.strip("\n"), options.attach, namespace=namespace, cwd=cwd)
+
+        def keep(turns: list[Any]) -> None:
+            if options.out is not None:
+                namespace[options.out] = turns
+
+        agents = several.read_names(options.agents, self._host)
+        several.ask(self._host, self._cell(), agents, gather, limits, keep)
 
     def _keep(self, link: Link, name: str) -> None:
         """Put the last turn into a variable of the user's."""

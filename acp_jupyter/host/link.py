@@ -58,6 +58,7 @@ class Link:
         quiet: show no banner, and of turns only the questions, unless asked for.
 
     Attributes:
+        label: stands before questions on standard input, where several links ask in one cell.
         queue: prompts that follow the one that is running, in its cell.
         caps: what all turns of the link together may take.
         spent: what they have taken.
@@ -69,6 +70,7 @@ class Link:
         self.key = key
         self.name = name
         self._quiet = quiet
+        self.label = ""
         self.queue: deque[Prompt] = deque()
         self.caps = NO_LIMITS
         self.spent = Spent()
@@ -461,11 +463,14 @@ class Link:
             elif way == "terminal":
                 from ..questions.terminal import TerminalAsker
 
-                askers.append(TerminalAsker(cwd=session.cwd))
+                askers.append(TerminalAsker(cwd=session.cwd, label=self.label))
             elif way == "stdin":
                 from ..questions.stdin import StdinAsker
 
-                askers.append(StdinAsker(host.kernel, cell.parent, cell.ident, cwd=session.cwd))
+                asker = StdinAsker(
+                    host.kernel, cell.parent, cell.ident, cwd=session.cwd, label=self.label
+                )
+                askers.append(asker)
         return widgets, askers
 
 

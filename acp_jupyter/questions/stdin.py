@@ -39,15 +39,23 @@ class StdinAsker:
         parent: the ``execute_request`` that the question belongs to.
         ident: the routing prefix of that request.
         cwd: paths below it are shown relative to it.
+        label: stands before each question; empty where only one agent can be asking.
     """
 
     def __init__(
-        self, kernel: Kernel | None, parent: dict[str, Any], ident: list[bytes], *, cwd: str
+        self,
+        kernel: Kernel | None,
+        parent: dict[str, Any],
+        ident: list[bytes],
+        *,
+        cwd: str,
+        label: str = "",
     ) -> None:
         self._kernel = kernel
         self._parent = parent
         self._ident = ident
         self._cwd = cwd
+        self._label = f"{label}: " if label else ""
         self._one_at_a_time = trio.Lock()
 
     async def ask(self, entry: PermissionEntry) -> int | None:
@@ -55,7 +63,7 @@ class StdinAsker:
         async with self._one_at_a_time:
             prompt = self._prompt(entry)
             for _ in range(TRIES):
-                reply = await self._input(prompt)
+                reply = await self._input(self._label + prompt)
                 answer = read_answer(reply, entry)
                 if answer is not None:
                     return answer if answer >= 0 else None
@@ -68,7 +76,7 @@ class StdinAsker:
             talk = dialogue(entry)
             prompt = next(talk)
             while True:
-                reply = await self._input(prompt)
+                reply = await self._input(self._label + prompt)
                 try:
                     prompt = talk.send(reply)
                 except StopIteration as end:

@@ -13,10 +13,11 @@ class TerminalAsker(StdinAsker):
 
     Args:
         cwd: paths below it are shown relative to it.
+        label: stands before each question; empty where only one agent can be asking.
     """
 
-    def __init__(self, *, cwd: str) -> None:
-        super().__init__(None, {}, [], cwd=cwd)
+    def __init__(self, *, cwd: str, label: str = "") -> None:
+        super().__init__(None, {}, [], cwd=cwd, label=label)
 
     async def _input(self, prompt: str) -> str:
         return await trio.to_thread.run_sync(_read_line, prompt, abandon_on_cancel=True)
