@@ -225,7 +225,7 @@ def _question(entry: Question, session: Session, cell: str) -> Data:
     evidence = textwrap.dedent("\n".join(lines[1:end])).strip("\n")
     state = {
         "id": question_id(session, entry),
-        "detail": str(clip(evidence, DETAIL - 100)),
+        "detail": str(clip(visible(evidence), DETAIL - 100)),
         "cell": cell,
     }
     if isinstance(entry, ElicitationEntry):
