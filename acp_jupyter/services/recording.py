@@ -35,8 +35,6 @@ HELD_LIMIT: Final = 8 * 2**20
 BEGINNING: Final = b'{"type":"header","version":'
 """With which a recording begins."""
 
-CHUNKS: Final = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
-
 SHOWN: Final = 10_000
 """Characters that are kept of texts for people."""
 
@@ -306,7 +304,7 @@ def _runs(lines: Iterable[Line]) -> list[list[dict[str, Any]]]:
             continue
         session, kind, content = found
         before = kinds.get(session)
-        if before is None or before[0] != kind or kind not in CHUNKS:
+        if before is None or before[0] != kind:
             run: list[dict[str, Any]] = []
             runs.append(run)
             kinds[session] = (kind, run)
@@ -323,7 +321,7 @@ def _chunk(message: Any) -> tuple[str, str, dict[str, Any] | None] | None:
         return None
     kind, content = str(update.get("sessionUpdate")), update.get("content")
     text = isinstance(content, dict) and isinstance(content.get("text"), str)
-    return str(params.get("sessionId")), kind, content if text and kind in CHUNKS else None
+    return str(params.get("sessionId")), kind, content if text else None
 
 
 def _cut_texts(fields: dict[str, Any]) -> dict[str, Any]:
