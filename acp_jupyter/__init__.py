@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .api.turn import CodeBlock, FileDiff, Timings, Turn
     from .errors import ACPError
     from .experiments.comparison import compare
+    from .experiments.run import run_notebook
     from .experiments.sweeps import sweep
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "aconnect",
     "compare",
     "connect",
+    "run_notebook",
     "sweep",
 ]
 
@@ -58,6 +60,7 @@ _HOMES = {
     "aconnect": "api.agent",
     "compare": "experiments.comparison",
     "connect": "api.agent",
+    "run_notebook": "experiments.run",
     "sweep": "experiments.sweeps",
 }
 
