@@ -25,7 +25,7 @@ export class StatusItem extends Widget {
   /** Opens the popup while the other button leads to the question. */
   private _more = element('button', {
     type: 'button',
-    class: 'acp-Status acp-Status-more',
+    class: 'acp-StatusMore',
     text: '⋯',
     title: 'Mode, model and other options',
     'aria-label': 'Options of the agent'
