@@ -50,7 +50,8 @@ export function cellSource({ language, source }: Code, kernel: string): ICellSou
   if (language === 'markdown') {
     return { cellType: 'markdown', source };
   }
-  if (language === kernel && kernel !== 'acp') {
+  // A notebook may not say what its kernel speaks; then no code is known to be that.
+  if (language === kernel && language !== '' && kernel !== 'acp') {
     return { cellType: 'code', source };
   }
   const magic = MAGICS.get(`${kernel} ${language}`);
