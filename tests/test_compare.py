@@ -243,6 +243,15 @@ def test_without_matplotlib_a_report_has_its_table_and_a_plot_says_what_is_missi
     assert "Median [first" in comparison.to_html()
 
 
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 10**400, -(10**400), True, "9", []])
+def test_numbers_that_are_none_are_left_out(tmp_path: Path, value: Any) -> None:
+    path = results(tmp_path / "r", {"turns": [turn(cost=value, tokens=value, duration_s=value)]})
+    comparison = compare(path)
+    assert comparison.data.groups[0].values["first_chunk_s"] == [0.5]
+    assert {"cost", "duration_s", "tokens"}.isdisjoint(comparison.data.groups[0].values)
+    str(comparison.summary())
+
+
 def test_what_is_no_directory_of_results_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no results"):
         compare(tmp_path)

@@ -107,7 +107,7 @@ def test_a_key_depends_on_parameters_but_not_on_their_order(
     over: dict[str, list[grid.Value]],
 ) -> None:
     for point in grid.points(over):
-        turned = grid.Point(dict(reversed(point.parameters.items())), point.repeat)
+        turned = grid.Point(dict(reversed(list(point.parameters.items()))), point.repeat)
         assert grid.key("n", turned) == grid.key("n", point)
         assert grid.key("other", point) != grid.key("n", point)
         assert grid.key("n", grid.Point(point.parameters, 2)) != grid.key("n", point)
@@ -236,13 +236,15 @@ def test_what_an_agent_says_of_itself_is_no_formula_in_a_spreadsheet() -> None:
 @given(
     st.dictionaries(
         st.sampled_from([column.name for column in table.COLUMNS]),
-        st.one_of(st.none(), st.text(), st.integers(), st.lists(st.integers()), st.booleans()),
+        st.one_of(
+            st.none(), st.text(), st.integers(), st.floats(), st.lists(st.integers()), st.booleans()
+        ),
     )
 )
 def test_whatever_a_turn_claims_the_rows_have_the_types_of_their_columns(
     turn: dict[str, Any],
 ) -> None:
-    types = {"text": str, "whole": int, "number": (int, float)}
+    types: dict[str, Any] = {"text": str, "whole": int, "number": (int, float)}
     rows = table.rows(run_data(turns=[turn]))
     assert list(rows[0].keys() - set(table.names(["value"]))) == []
     for column in table.COLUMNS:
@@ -278,7 +280,7 @@ def test_a_sweep_runs_each_point_in_a_copy_and_tells_of_its_turns(
 ) -> None:
     path = written(folder, AGENT, 'assert text != "bad"', defaults='text = "hello"')
     texts = ["write new.txt: one; usage", "bad"]
-    made = sweep(path, {"text": texts}, output=tmp_path / "results", jobs=2)
+    made = sweep(path, {"text": texts}, output=tmp_path / "results", jobs=2, record=True)
     assert (made.total, made.done, made.lost) == (2, 2, {})
     assert len(made.failed) == 1
     by_text = {row["parameter_text"]: row for row in made.rows}
@@ -297,6 +299,9 @@ def test_a_sweep_runs_each_point_in_a_copy_and_tells_of_its_turns(
     assert parameters == ("text",)
     (key,) = (row["run"] for row in made.rows if row["parameter_text"] == "bad")
     executed = nbformat.read(tmp_path / "results" / "runs" / key / "notebook.ipynb", as_version=4)
+    recording = tmp_path / "results" / "runs" / key / "notebook.acp.jsonl"
+    assert "session/prompt" in recording.read_text()
+    assert recording.stat().st_mode & 0o077 == 0
     assert executed.cells[-1].outputs[0].ename == "AssertionError"
 
 

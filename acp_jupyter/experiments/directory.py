@@ -326,8 +326,11 @@ def read_run(path: Path) -> dict[str, Any]:
     sound = isinstance(held, dict) and held.get("version") == VERSION
     if not sound or not all(isinstance(held.get(name), kind) for name, kind in kinds.items()):
         raise ACPError(f"{path} is damaged", remedy="Remove its folder to have it run again.")
-    items = [*held["turns"], *held["changes"]]
-    if not all(isinstance(item, dict) for item in items):
+    turns, changes = held["turns"], held["changes"]
+    counted = ("lines_added", "lines_removed")
+    if not all(isinstance(item, dict) for item in [*turns, *changes]) or not all(
+        type(change.get(name)) is int for change in changes for name in counted
+    ):
         raise ACPError(f"{path} is damaged", remedy="Remove its folder to have it run again.")
     result: dict[str, Any] = held
     return result

@@ -19,6 +19,9 @@ from ..errors import UsageError
 
 Row = dict[str, Any]
 
+BEYOND: Final = 1e15
+"""Numbers from which on nothing can be meant, and whole ones are not exact in every reader."""
+
 KINDS: Final = (
     *("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"),
     "other",
@@ -98,7 +101,7 @@ def rows(run: Mapping[str, Any]) -> list[Row]:
         "lines_removed": sum(change["lines_removed"] for change in run["changes"]),
         "checks": run["checks"],
         "checks_passed": run["checks_passed"],
-        "run_s": run["seconds"],
+        "run_s": _typed(_BY_NAME["run_s"], run["seconds"]),
     }
     error = run["error"] or None
     turns = run["turns"]
@@ -125,6 +128,8 @@ def _turn(turn: Mapping[str, Any]) -> Row:
 
 def _typed(column: Column, value: Any) -> Any:
     """A value, if it has the column's type; the file it comes from may hold anything."""
+    if type(value) in (int, float) and not abs(value) < BEYOND:  # not a number is not less, too
+        return None
     match column.type:
         case "text":
             return value if isinstance(value, str) and value else None

@@ -68,6 +68,9 @@ GOALS: dict[str, Goal] = {
     "permission-peer": Goal("the same, one message an update", unit="µs"),
     "read": Goal("fs/read_text_file of 10 kB", unit="µs"),
     "read-peer": Goal("the same, one message an update", unit="µs"),
+    "sweep-run": Goal("a run of a sweep ÷ bare nbclient, one at a time"),
+    "sweep-extra": Goal("what a sweep adds to a run", unit="ms"),
+    "sweep-jobs": Goal("four runs by a sweep, two at a time ÷ bare nbclient's"),
 }
 
 

@@ -33,6 +33,7 @@ from tests.bench.kernels import (
     measure_start,
     running_kernel,
 )
+from tests.bench.sweeping import sweeping
 from tests.bench.wire import WireCost, agent_command, measure_wire
 
 MANY, LARGE, TOOLS = "chunks 20000 20", "chunks 2000 2000", "tools 500"
@@ -383,5 +384,6 @@ MEASURES: dict[str, tuple[Measure, tuple[str, ...]]] = {
         ),
     ),
     "requests": (requests, ("permission", "permission-peer", "read", "read-peer")),
+    "sweep": (sweeping, ("sweep-run", "sweep-extra", "sweep-jobs")),
 }
 """Measures by name, with the rows each yields."""
