@@ -37,7 +37,8 @@ ENDS = 60.0
 AGENT = """\
 import acp_jupyter
 with acp_jupyter.connect("demo", permissions="allow") as agent:
-    print(agent.new_session().prompt(text).text)
+    turn = agent.new_session().prompt(text)
+turn.check(tool_used="edit")
 """
 EFFECT = """\
 from pathlib import Path
@@ -290,8 +291,10 @@ def test_a_sweep_runs_each_point_in_a_copy_and_tells_of_its_turns(
     assert (row["files_changed"], row["lines_added"], row["lines_removed"]) == (1, 1, 0)
     assert row["cost"] > 0
     assert row["first_chunk_s"] <= row["duration_s"] <= row["run_s"]
+    assert (row["checks"], row["checks_passed"]) == (1, 1)
     assert row["error"] is None
     assert by_text["bad"]["error"].startswith("AssertionError")
+    assert (by_text["bad"]["checks"], by_text["bad"]["checks_passed"]) == (1, 0)
     assert not (folder / "new.txt").exists()
     assert os.listdir(tmp_path / "tmp") == []
     read, parameters = read_rows(tmp_path / "results")

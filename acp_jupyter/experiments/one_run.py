@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from .result import RunResult
 
 STOPPED: Final = 130
-RECORDING: Final = "notebook.acp.jsonl"
 
 ALONE_LIMIT: Final = 10.0
 """Seconds to end in order when whoever started the run is gone, and then at once."""
@@ -70,9 +69,6 @@ def run(attempt: Path, orders: dict[str, Any]) -> int:
     started = datetime.now(UTC)
     results = directory.Results(attempt.parent.parent)
     base = results.path / directory.WORKSPACE
-    recording = attempt / RECORDING
-    if orders["record"]:
-        os.environ["ACP_JUPYTER_RECORD"] = os.fspath(recording)
     with _copy(attempt, base, orders) as place:
         result = run_notebook(
             results.path / directory.NOTEBOOK,
@@ -82,13 +78,12 @@ def run(attempt: Path, orders: dict[str, Any]) -> int:
             timeout=orders["timeout"],
             permissions=orders["permissions"],
             budget=orders["budget"],
+            record=orders["record"],
         )
         if result.status in ("interrupted", "terminated"):
             return STOPPED
         changes = workspace.changes(base, place)
     held = _run_data(result, changes, orders, started)
-    if orders["record"] and not recording.is_file():
-        held["error"] = held["error"] or "there is no recording"
     for name in (directory.PLACE, "job.json", "stderr.txt"):
         (attempt / name).unlink(missing_ok=True)
     text = json.dumps(_without_secrets(held), indent=1, ensure_ascii=False) + "\n"
