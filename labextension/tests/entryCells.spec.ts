@@ -154,6 +154,7 @@ test.each([
   ['bash', 'julia'],
   ['acp', 'acp'],
   ['python', ''],
+  ['', ''],
   ['constructor', 'python']
 ])('%s in a notebook for %s is no cell', (language, kernel) => {
   expect(cellSource({ language, source: 'x' }, kernel)).toBeNull();

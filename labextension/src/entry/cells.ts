@@ -13,6 +13,7 @@ import { NotebookActions } from '@jupyterlab/notebook';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
+import { visible } from '../characters';
 import type { IOrigin, IProposedCell } from '../protocol';
 import { isCode, isOrigin } from './data';
 import { languageOf } from './place';
@@ -130,7 +131,8 @@ function readArguments(args: ReadonlyPartialJSONObject): IInsertCells {
     throw new Error(`${INSERT_CELLS} needs cells with language and source, and their origin.`);
   }
   return {
-    cells,
+    // What is inserted is what was shown, also from a notebook that somebody made.
+    cells: cells.map(({ language, source }) => ({ language, source: visible(source) })),
     origin,
     run: run === true,
     ...(typeof notebook === 'string' ? { notebook } : {}),
