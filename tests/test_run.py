@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import pytest
 
 from acp_jupyter.errors import UsageError
 from acp_jupyter.experiments import parameters, run_notebook
+from acp_jupyter.experiments.progress import Lines
 from acp_jupyter.experiments.result import EXIT_CODES, RunResult
 from tests.conftest import alive, wait_until
 from tests.experiment_notebooks import LIMIT, Place, agent_notebook, python_notebook, shown
@@ -269,6 +271,33 @@ def test_an_interrupted_run_leaves_a_valid_notebook_with_what_ran(
     assert made.cells[2].outputs == []
 
 
+STUBBORN = """%%python
+import time
+print("begun", flush=True)
+while True:
+    try:
+        time.sleep(600)
+    except KeyboardInterrupt:
+        print("not yet", flush=True)
+"""
+
+
+def test_a_second_interrupt_ends_a_cell_that_does_not_stop(place: Place) -> None:
+    place.write("in.ipynb", agent_notebook("%acp connect demo", STUBBORN, "Hello never"))
+    output = place.work / "out.ipynb"
+    with place.start("run", "in.ipynb", "-o", "out.ipynb") as running:
+        _read_to(running, "cell 2 of 3")
+        wait_until(lambda: "begun" in shown(_notebook(output).cells[1]), LIMIT)
+        running.send_signal(signal.SIGINT)
+        wait_until(lambda: "not yet" in shown(_notebook(output).cells[1]), LIMIT)
+        running.send_signal(signal.SIGINT)
+        errors = running.communicate(timeout=LIMIT)[1]
+    assert running.returncode == 130, errors
+    made = place.read("out.ipynb")
+    assert made.cells[1].outputs[-1].ename == "RunInterrupted"
+    assert made.cells[2].outputs == []
+
+
 def _read_to(running: subprocess.Popen[str], words: str) -> None:
     assert running.stderr is not None
     for line in running.stderr:
@@ -316,11 +345,12 @@ def test_what_cannot_be_run_is_told_before_anything_starts(place: Place) -> None
         ((*unknown, "--cwd", "nowhere"), "is no directory"),
         ((*unknown, "-p", "agent"), "no parameter with a value"),
         ((*unknown, "--budget", "-1"), "more than 0"),
+        ((*unknown, "--timeout", "0"), "more than 0"),
         (("run", "none.ipynb", "-o", "out.ipynb"), "no file"),
         (("run", "broken.ipynb", "-o", "out.ipynb"), "no notebook"),
         (("run", "in.ipynb", "-o", "no/out.ipynb"), "cannot be written"),
     ):
-        done = place.call(*arguments)
+        done = place.call_here(*arguments)
         assert done.returncode == 1, arguments
         assert words in done.stderr, (arguments, done.stderr)
         assert "Traceback" not in done.stderr
@@ -386,6 +416,23 @@ def test_progress_is_a_plain_line_each_and_quiet_says_nothing(place: Place) -> N
     assert loud.stdout == ""
     quiet = place.call("run", "in.ipynb", "-o", "out.ipynb", "--permissions", "allow", "--quiet")
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_what_the_agent_does_takes_one_line() -> None:
+    stream = Terminal()
+    lines = Lines(stream)
+    lines.prompt("write a.txt: one")
+    lines.activity("Write \x1b[31ma.txt: pending")
+    lines.turn({"turn": 1, "stop_reason": "end_turn", "cost": 0.5, "currency": "USD"})
+    written = stream.getvalue()
+    assert written.count("\n") == 1
+    assert written.endswith("\r\x1b[K  turn 1: end_turn, 0.5 USD\n")
+    assert "\x1b[31m" not in written
 
 
 def test_each_way_to_end_has_a_code_of_its_own() -> None:

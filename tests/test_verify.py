@@ -38,7 +38,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def verified(place: Place, *arguments: str, expect: int) -> dict[str, Any]:
-    done = place.call("verify", "--json", *arguments)
+    done = place.call_here("verify", "--json", *arguments)
     assert done.returncode == expect, (done.stdout, done.stderr)
     found: dict[str, Any] = json.loads(done.stdout)
     assert found["same"] is (expect == 0)
@@ -78,7 +78,7 @@ def test_nothing_differs_right_after_the_run(place: Place) -> None:
     )
     assert found["differences"] == []
     assert found["not_compared"] == []
-    done = place.call("verify", "out.ipynb")
+    done = place.call_here("verify", "out.ipynb")
     assert (done.returncode, done.stdout) == (0, "Nothing differs.\n")
     assert done.stderr.count("not compared:") == 3
 
@@ -112,7 +112,7 @@ def test_what_differs_is_told_with_then_and_now(place: Place) -> None:
         "agents.demo.command",
         "agents.demo.policy.default",
     }
-    shown = place.call("verify", "../other.ipynb", "--cwd", ".")
+    shown = place.call_here("verify", "../other.ipynb", "--cwd", ".")
     assert shown.returncode == 3
     assert "packages.trio: 0.1 then, " in shown.stdout
 
@@ -136,10 +136,10 @@ def test_a_damaged_header_is_compared_as_far_as_it_goes(place: Place, agents: An
 
 def test_a_notebook_that_was_not_run_has_nothing_to_verify(place: Place) -> None:
     for name in ("in.ipynb", "none.ipynb"):
-        done = place.call("verify", name)
+        done = place.call_here("verify", name)
         assert done.returncode == 1
         assert "Traceback" not in done.stderr
-    assert "does not say what it was run with" in place.call("verify", "in.ipynb").stderr
+    assert "does not say what it was run with" in place.call_here("verify", "in.ipynb").stderr
 
 
 def test_the_source_is_what_the_cells_say_without_injected_parameters() -> None:

@@ -105,6 +105,7 @@ def parameters_of(arguments: argparse.Namespace) -> dict[str, Any]:
 def _run(arguments: argparse.Namespace) -> int:
     from ..experiments.progress import Lines, Silent
     from ..experiments.run import run_notebook
+    from ..rendering.characters import one_line
     from ..session.limits import Limits
 
     result = run_notebook(
@@ -124,5 +125,5 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(result.as_json(), indent=1))
     elif arguments.quiet and result.error:
-        print(f"acp-jupyter: {result.error}", file=sys.stderr)
+        print(f"acp-jupyter: {one_line(result.error, 400)}", file=sys.stderr)
     return result.exit_code

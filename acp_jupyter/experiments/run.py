@@ -88,6 +88,8 @@ def run_notebook(
     """
     limits = budget if isinstance(budget, Limits) else Limits(cost=budget)
     limits.check()
+    if timeout is not None and not timeout > 0:
+        raise UsageError(f"a cell's time limit must be more than 0, not {timeout}")
     source = Path(notebook)
     run = _Run(
         source=source,
@@ -202,6 +204,8 @@ class _Run:
                 raise ACPError(f"the kernel {kernel!r} did not start: {error}") from error
         except OSError as error:
             raise ACPError(f"the run cannot go on: {error}") from error
+        for cell in result.cells:
+            cell.error = headers.redacted(cell.error)
         result.seconds = round(time.monotonic() - begun, 3)
         self._judge(result, execution.stopped, execution.dead)
         self.progress.end(result)
@@ -218,7 +222,8 @@ class _Run:
             result.turns.append({"cell": index, **headers.redacted(report)})
             self.progress.turn(report)
         elif kind == "checks":
-            result.checks += [{"cell": index, **found} for found in report["results"]]
+            found = headers.redacted(report["results"])
+            result.checks += [{"cell": index, **check} for check in found]
             self.progress.checks(report["results"])
 
     def _judge(self, result: RunResult, stopped: Status | str, dead: bool) -> None:
