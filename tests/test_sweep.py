@@ -528,22 +528,47 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
-def test_the_workers_of_a_dask_cluster_make_the_same_runs(folder: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def scheduler(folder: Path, tmp_path: Path) -> Iterator[str]:
+    """The address of a cluster with one worker."""
     pytest.importorskip("distributed")
-    path = written(folder, EFFECT)
     script = tmp_path / "cluster.py"
     script.write_text(CLUSTER)
-    with subprocess.Popen(
-        [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as cluster:
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as cluster:
         assert cluster.stdout is not None
-        address = cluster.stdout.readline().strip()
-        command = [sys.executable, "-m", "acp_jupyter.cli", "sweep", str(path), "--json"]
-        command += ["-o", str(tmp_path / "results"), "--grid", "value=1,2", "--dask", address]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=150)
+        yield cluster.stdout.readline().strip()
         cluster.communicate(timeout=ENDS)
+
+
+@pytest.mark.slow
+def test_the_workers_of_a_dask_cluster_make_the_same_runs_and_stop_when_told(
+    folder: Path, tmp_path: Path, scheduler: str
+) -> None:
+    path = written(folder, EFFECT, "import time\ntime.sleep(0 if value < 3 else 600)")
+    results = Results(tmp_path / "results")
+    command = [sys.executable, "-m", "acp_jupyter.cli", "sweep", str(path), "--json"]
+    command += ["-o", str(results.path), "--dask", scheduler]
+    done = subprocess.run(
+        [*command, "--grid", "value=1,2"], capture_output=True, text=True, timeout=150
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["done"] == 2
-    rows, _ = read_rows(tmp_path / "results")
+    rows, _ = read_rows(results.path)
     assert [row["files_changed"] for row in rows] == [2, 2]
+    with started(path, results.path, "--grid", "value=1,2,3", "--dask", scheduler) as process:
+        wait_until(lambda: of_run(results))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(ENDS) == 130
+    wait_until(lambda: not of_run(results))
+    assert len(results.finished()) == 2
+    assert not list((tmp_path / "tmp").glob(f"{directory.COPY_PREFIX}*"))  # Dask has its own there
+
+
+def of_run(results: Results) -> list[psutil.Process]:
+    """Processes of runs, without the sweep's own."""
+    return [
+        process
+        for process in of_sweep(results.path)
+        if "acp_jupyter.experiments.one_run" in process.cmdline()
+    ]
