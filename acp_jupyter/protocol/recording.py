@@ -10,8 +10,8 @@ first. Secrets are replaced by ``[redacted]``. Version 1 has these types:
               ``agent`` (``name``, ``argv``, ``title``, ``version``), ``client`` (our version),
               ``cwd``, ``permissions`` (the policy in words)
 ``frame``     a line of the wire: ``dir`` "out" (ours) or "in", and ``message``, the JSON-RPC
-              message, or ``raw``, the text of a line that is no JSON; ``cell`` is the id of the
-              notebook's cell, if known
+              message, or ``raw``, the text of a line that is none, or a batch; ``cell`` is the
+              id of the notebook's cell, if known
 ``decision``  what became of a question for permission: ``request`` (the id of the agent's request
               that led to it), ``state``, ``chosen`` (index of the option), ``by``, ``reason``,
               ``rule``, ``waited`` (seconds), ``record`` (as in the metadata of the output) and, if

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from . import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stderr.flush()
+    # Not sys.exit: a thread may still read standard input, and the interpreter aborts over that.
+    os._exit(code)

@@ -44,6 +44,9 @@ from ..protocol.recording import (
 PATIENCE: Final = 20.0
 """Seconds that a request of the client's waits while the recording waits for another one first."""
 
+SETTLE: Final = 0.1
+"""Seconds in which the client acts on an answer, where the recorded agent said more only later."""
+
 LONGEST_PAUSE: Final = 3600.0
 """Seconds between two lines at original speed; a longer one is cut."""
 
@@ -128,6 +131,7 @@ class Player:
         self._output = output
         self._original = original
         self._at = 0.0
+        self._answered = False
         self._requests: list[Message] = []
         self._answers: dict[str, Message] = {}
         self._cancels = 0
@@ -164,7 +168,10 @@ class Player:
     # -- what the agent said -------------------------------------------------------------------
 
     def _pause(self, until: float) -> None:
-        seconds = min(max(0.0, until - self._at), LONGEST_PAUSE) if self._original else 0.0
+        seconds = min(max(0.0, until - self._at), LONGEST_PAUSE)
+        if not self._original:
+            seconds = SETTLE if self._answered and seconds else 0.0
+        self._answered = False
         end = time.monotonic() + seconds
         while True:
             left = end - time.monotonic()
@@ -178,7 +185,8 @@ class Player:
     def _say(self, line: Frame) -> None:
         if line.raw is not None:
             if not self._skipping:
-                self._write(line.raw.replace("\n", " ").encode("utf-8", "replace"))
+                raw = str(self._moved(line.raw))
+                self._write(raw.replace("\n", " ").encode("utf-8", "replace"))
             return
         message = self._moved(line.message)
         if isinstance(message, list):
@@ -200,6 +208,7 @@ class Player:
             if live is None or str(number) in self._skipping:
                 self._skipping.discard(str(number))
                 return None
+            self._answered = True
             return {**message, "id": live if literal else str(live)}
         if self._skipping:
             if ident is not None:

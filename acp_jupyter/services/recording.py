@@ -256,8 +256,8 @@ class Connection:
             message = msgspec.json.decode(wire.data)
         except (ValueError, RecursionError):
             pass
-        if not isinstance(message, dict | list):
-            message, raw = None, wire.data.decode("utf-8", "replace")
+        if not isinstance(message, dict) or not _WIRE.intersection(message):
+            message, raw = None, wire.data.decode("utf-8", "replace")  # shown as it came
         return recording.Frame(
             connection=self._number,
             t=wire.t,
@@ -290,6 +290,9 @@ class Connection:
         }
         return msgspec.structs.replace(line, **fields)
 
+
+_WIRE: Final = frozenset({"method", "result", "error"})
+"""One of which a JSON-RPC message has."""
 
 _OWN_WORDS: Final = frozenset({"state", "action", "op", "outcome", "level", "how", "request"})
 
