@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -33,8 +34,8 @@ from tests.recordings import demo, header, lines, made, open_client, prompted, r
 
 ROOT = Path(__file__).parents[1]
 CANARY = "canary-9f8e7d6c5b4a"
-WHERE = {"connection": 1, "t": 0.5, "turn": 1}
-LINES = [
+WHERE: dict[str, Any] = {"connection": 1, "t": 0.5, "turn": 1}
+LINES: list[Any] = [
     header(),
     recording.Frame(**WHERE, direction="in", cell="c", message={"jsonrpc": "2.0"}),
     recording.Frame(**WHERE, direction="in", raw="no JSON"),
