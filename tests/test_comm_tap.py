@@ -161,18 +161,6 @@ def test_a_click_on_allow_arrives_while_the_cell_runs(
     assert not any(VIEW in data for data in cell.outputs), "and what is saved is static"
 
 
-def test_the_kernel_is_seen_to_be_busy_until_its_cell_has_ended(kernel: LiveKernel) -> None:
-    def states() -> list[str]:
-        return [m["content"]["execution_state"] for m in kernel.seen if m["msg_type"] == "status"]
-
-    cell, page = _ask(kernel, "busy.txt", None)
-    ident = page.send(page.ids("PlayModel")[0], {"method": "custom", "content": {}})
-    kernel.read(lambda: page.statuses(ident) == ["busy", "idle"] and states()[-1] == "busy")
-    page.click(page.buttons()["Allow once"])
-    kernel.finish(cell).expect_ok()
-    kernel.read(lambda: states()[-1] == "idle")
-
-
 def test_a_click_on_deny_denies(kernel: LiveKernel, subshell: str | None) -> None:
     cell, page = _ask(kernel, f"denied-{subshell}.txt", subshell)
     deny = next(key for label, key in page.buttons().items() if label.startswith("Deny"))

@@ -18,17 +18,10 @@ to no cell; the tap alone knows them, ipykernel's comm manager never hears of th
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
-
-ENDED_WITHIN: Final = 0.5
-"""Seconds between a message's "idle" and the moment when the main thread is seen to be free."""
-
-NO_MESSAGE: Final[dict[str, Any]] = {"header": {}}
-"""The parent of a state that is the kernel's own, as when it starts."""
 
 CommHandler = Callable[[dict[str, Any]], None]
 OpenedHandler = Callable[[Any], None]
@@ -128,25 +121,6 @@ class CommTap:
             handled(message, content)
         finally:
             self._kernel._publish_status("idle", "shell", parent=parent)
-            self._tell_busy()
-
-    def _tell_busy(self) -> None:
-        """A frontend takes the last status for that of the kernel, which may be running a cell.
-
-        That one may end just now, its own "idle" already on the way: so it is looked at again.
-        """
-        if self._is_busy():
-            self._kernel._publish_status("busy", "shell", parent=NO_MESSAGE)
-            asyncio.get_running_loop().call_later(ENDED_WITHIN, self._tell_idle)
-
-    def _tell_idle(self) -> None:
-        if not self._is_busy():
-            self._kernel._publish_status("idle", "shell", parent=NO_MESSAGE)
-
-    def _is_busy(self) -> bool:
-        """Whether the main thread is at a message, as a cell."""
-        lock = getattr(self._kernel, "_main_asyncio_lock", None)
-        return lock is not None and bool(lock.locked())
 
     def _mend(self) -> None:
         """Before 7.4 ipykernel sends replies past the stream that reads the same socket; a click
