@@ -32,12 +32,6 @@ def say(text: str, kind: str = "agent_message_chunk") -> None:
     update(kind, content={"type": "text", "text": text})
 
 
-def ask_permission(ident: int, tool_call: dict[str, Any], options: list[dict[str, Any]]) -> None:
-    """Does not wait for the answer."""
-    params = {"sessionId": SESSION, "toolCall": tool_call, "options": options}
-    send(id=ident, method="session/request_permission", params=params)
-
-
 def read() -> dict[str, Any]:
     """The next message; ends the process with the input."""
     line = sys.stdin.readline()
