@@ -342,6 +342,23 @@ def test_other_settings_or_parameters_do_not_mix_with_what_is_there(
         sweep(path, {"value": [1]}, output=tmp_path / "other")
 
 
+def test_a_directory_that_was_not_set_up_to_the_end_is_set_up_anew(tmp_path: Path) -> None:
+    manifest = directory.Manifest("n", "0", "/w", ".", "copy", "", {"timeout": None}, ("value",))
+    results = Results(tmp_path)
+
+    def killed(place: Path) -> None:
+        place.mkdir()
+        (place / "half").write_text("x")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        results.begin(manifest, "{}", killed)
+    assert results.manifest() is None
+    results.begin(manifest, "{}", Path.mkdir)
+    assert results.manifest() == manifest
+    assert list((tmp_path / "workspace").iterdir()) == []
+
+
 def test_one_sweep_at_a_time_has_a_directory(folder: Path, tmp_path: Path) -> None:
     path = written(folder, "pass")
     with (
