@@ -124,11 +124,13 @@ async def test_decisions_are_shown_as_they_were_made_and_nobody_is_asked(tmp_pat
     os.makedirs(tmp_path / "w")
     async with open_client(recorder_to(path), "ask") as client:
         session = await client.connect(demo(tmp_path), str(tmp_path / "w"))
+        await greeted(session)
         then = await turn_by_turn(session, [Clicks(0, None, 0, answer)])
         by = [entry.decided_by for entry in entries(session, PermissionEntry)]
         assert by == ["user", "user", "user"]
     async with open_client(policy="ask") as client:
         session = await client.connect(replay_spec(path), str(tmp_path / "w"))
+        await greeted(session)
         now = await turn_by_turn(session, [Clicks()])  # it would fail if it was asked
         states = [entry.state for entry in entries(session, PermissionEntry)]
         assert states == ["allowed", "denied", "allowed"]
@@ -199,6 +201,7 @@ async def test_a_cancel_is_replayed_where_it_was(tmp_path, path):
     os.makedirs(tmp_path / "w")
     async with open_client(recorder_to(path)) as client:
         session = await client.connect(demo(tmp_path), str(tmp_path / "w"))
+        await greeted(session)
 
         async def cancel() -> None:
             await trio_wait_until(lambda: session.transcript.turn.entries)
@@ -212,6 +215,7 @@ async def test_a_cancel_is_replayed_where_it_was(tmp_path, path):
         then = told(session)
     async with open_client() as client:
         session = await client.connect(replay_spec(path), str(tmp_path / "w"))
+        await greeted(session)
         with pytest.raises(TurnCancelled):
             await session.prompt(text("slow 100"))
         await session.prompt(text("hello"))

@@ -113,6 +113,7 @@ class Agent:
         self._grace = CLOSE_GRACE
         self._held: deque[tuple[float, str, list[dict[str, Any]]]] = deque(maxlen=HELD_UPDATES)
         self._opening = 0
+        self._events: list[recording.Terminal | recording.Notice | recording.Stop] = []
         self._opened = trio.Event()
         self._last_noise: jsonrpc.Noise | None = None
         self.errors: deque[LogLine] = deque(maxlen=ERROR_LINES)
@@ -359,6 +360,10 @@ class Agent:
 
     def _hand_over(self, session: Session) -> None:
         """Give a new session the updates that came before it was known."""
+        events, self._events = self._events, []
+        for event in events:
+            if event.session == session.session_id:
+                session.apply_recorded(event)
         held, self._held = self._held, deque(maxlen=HELD_UPDATES)
         for item in held:
             if item[1] == session.session_id:
@@ -393,6 +398,8 @@ class Agent:
         return self._connection.last_received if self._connection is not None else 0.0
 
     async def request(self, method: str, params: JSON) -> JSON:
+        if self.replay is not None:
+            self.replay.begin_request()
         return await self._open_connection().request(method, params)
 
     def notify(self, method: str, params: JSON) -> None:
@@ -444,6 +451,8 @@ class Agent:
             session = self.sessions.get(event.session)
             if session is not None:
                 session.apply_recorded(event)
+            elif self._opening and len(self._events) < HELD_UPDATES:
+                self._events.append(event)
         elif event is not None:
             self.replay.tell(event)
 

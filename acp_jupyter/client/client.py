@@ -187,7 +187,7 @@ class Client:
             text = "The agent was started again, and the session was loaded."
         else:
             text = "The agent was started again; it does not remember the earlier turns."
-        session.reducer.notice("restarted", text, level="warning", detail=why)
+        session.tell("restarted", text, level="warning", detail=why)
         return session
 
     def _crash_loop(self) -> bool:

@@ -102,7 +102,9 @@ class Replayed:
         if isinstance(event, recording.Terminal):
             self._show(event)
         elif isinstance(event, recording.Notice):
-            self._reducer.notice(event.key, event.text, level=event.level, count=False)
+            self._reducer.notice(
+                event.key, event.text, level=event.level, detail=event.detail, count=False
+            )
         else:
             self._session.stop_as_recorded(event.how, event.reason)
 

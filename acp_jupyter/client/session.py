@@ -241,6 +241,8 @@ class Session:
                 remedy="Wait for its end, or stop it with the stop button.",
             )
         check_prompt(blocks, self.agent.prompt_capabilities)
+        if self._replayed is not None:
+            await self._replayed.replay.wait_ready()
         self._set_limits(limits)
         turn = self.reducer.start_turn(list(blocks), trio.current_time())
         self.questions.begin_turn()
@@ -414,7 +416,7 @@ class Session:
 
     async def _escalate(self) -> None:
         await trio.sleep(HINT_AFTER)
-        self._tell(
+        self.tell(
             "cancelling",
             f"The agent has not stopped for {HINT_AFTER:.0f} s. Interrupt again to end it; "
             f"it is ended after {KILL_AFTER:.0f} s.",
@@ -424,11 +426,15 @@ class Session:
         await trio.sleep(KILL_AFTER - HINT_AFTER)
         self._kill(f"the agent did not stop within {KILL_AFTER:.0f} s of the cancel and was ended")
 
-    def _tell(self, key: str, text: str, *, level: Level = "info") -> None:
-        """Show a line for reasons of time: a replay has it from the recording."""
-        self.reducer.notice(key, text, level=level, count=False)
+    def tell(self, key: str, text: str, *, level: Level = "info", detail: str = "") -> None:
+        """Show a line of the client's own: a replay has it from the recording, in its place."""
+        if self._replayed is not None:
+            return
+        self.reducer.notice(key, text, level=level, detail=detail, count=False)
         if self.recording is not None:
-            self.recording.notice(session=self.session_id, key=key, text=text, level=level)
+            self.recording.notice(
+                session=self.session_id, key=key, text=text, level=level, detail=detail
+            )
         self.on_change()
 
     def _kill(self, why: str) -> None:
@@ -487,8 +493,7 @@ class Session:
                 self._kill(f"the agent said nothing for {silent:.0f} s and was ended")
                 return
             if silent >= SILENCE:
-                if self._replayed is None:
-                    self._tell(f"silence-{self._heard:.3f}", f"No reply for {silent:.0f} s.")
+                self.tell(f"silence-{self._heard:.3f}", f"No reply for {silent:.0f} s.")
                 await trio.sleep(SILENCE_STEP)
             else:
                 await trio.sleep(SILENCE - silent)

@@ -43,6 +43,9 @@ SETTLED: Final = 0.05
 SETTLE_LIMIT: Final = 0.5
 """Seconds without a word after which an agent has said what it says at first, and for that."""
 
+REPLAY_LIMIT: Final = 20.0
+"""The same for a recording at original speed, which knows when that is."""
+
 SLOW_START: Final = 10.0
 SLOW_START_STEP: Final = 5.0
 """Seconds without an answer after which a start is reported, and between two reports."""
@@ -229,6 +232,10 @@ class Link:
 
         agent = self.agent
         if agent is None:
+            return
+        if agent.replay is not None:
+            with trio.move_on_after(REPLAY_LIMIT):
+                await agent.replay.wait_ready()
             return
         with trio.move_on_after(SETTLE_LIMIT):
             while agent.alive and (left := agent.last_received + SETTLED - trio.current_time()) > 0:  # noqa: ASYNC110

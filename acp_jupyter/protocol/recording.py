@@ -24,7 +24,7 @@ first. Secrets are replaced by ``[redacted]``. Version 1 has these types:
               ``output``, ``truncated``, ``exit_code``, ``signal``, ``running``, ``shown`` (in an
               output of its own)
 ``notice``    a line that the client showed for reasons of time: ``session``, ``key``, ``text``,
-              ``level``
+              ``detail``, ``level``
 ``stop``      the turn was stopped: ``session``, ``how`` "cancel", "limit" or "kill", ``reason``
 ``exit``      the agent ended by itself: ``returncode``, ``stderr`` (its last lines)
 ``end``       the turn ended: ``session``, ``stop_reason``, ``error``
@@ -160,6 +160,7 @@ class Notice(_Line, frozen=True, tag="notice", kw_only=True):
     session: Short = ""
     key: Short
     text: Short
+    detail: Short = ""
     level: Literal["info", "warning", "error"] = "info"
 
 
@@ -198,8 +199,12 @@ class Over(Struct, frozen=True, tag="over", tag_field="type"):
     """There is nothing more in the recording: of a replay only."""
 
 
+class Ready(Struct, frozen=True, tag="ready", tag_field="type"):
+    """All that comes before the client's next request was said: of a replay only."""
+
+
 Line = Header | Frame | Decision | Answer | File | Terminal | Notice | Stop | Exit | End
-Event = Decision | Answer | File | Terminal | Notice | Stop | Served | Over
+Event = Decision | Answer | File | Terminal | Notice | Stop | Served | Over | Ready
 
 _decode_line: Callable[[bytes], Line] = msgspec.json.Decoder(Line).decode
 _events: Final = (Decision, Answer, File, Terminal, Notice, Stop, Served, Over)

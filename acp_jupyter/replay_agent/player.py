@@ -34,6 +34,7 @@ from ..protocol.recording import (
     Header,
     Line,
     Over,
+    Ready,
     Served,
     agrees,
     is_event,
@@ -44,7 +45,7 @@ from ..protocol.recording import (
 PATIENCE: Final = 20.0
 """Seconds that a request of the client's waits while the recording waits for another one first."""
 
-SETTLE: Final = 0.1
+SETTLE: Final = 0.02
 """Seconds in which the client acts on an answer, where the recorded agent said more only later."""
 
 LONGEST_PAUSE: Final = 3600.0
@@ -279,6 +280,8 @@ class Player:
     def _next_request(self, recorded: Message | None) -> Message:
         """The client's next request. Those that wait for it in vain are ended by an error."""
         since = time.monotonic()
+        if not self._requests:
+            self._tell(Ready())
         while not self._requests:
             message = self._inbox.take(PATIENCE if self._ours else None)
             if message is not None:

@@ -123,11 +123,25 @@ class Replay:
         self._news = trio.Event()
         self._over = False
         self._released = 0
+        self._ready = False
 
-    def tell(self, event: Told | recording.Over) -> None:
+    def begin_request(self) -> None:
+        """The client asks: what the agent says until it waits again belongs to that."""
+        self._ready = False
+
+    async def wait_ready(self) -> None:
+        """Wait until all was said that was said before the client's next request."""
+        while not (self._ready or self._over):
+            await self._news.wait()
+
+    def tell(self, event: Told | recording.Over | recording.Ready) -> None:
         """Take what was recorded."""
         if isinstance(event, recording.Over):
             self.end()
+            return
+        if isinstance(event, recording.Ready):
+            self._ready = True
+            self._wake()
             return
         self._told[event.request].append(event)
         self._wake()
