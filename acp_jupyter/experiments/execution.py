@@ -16,7 +16,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import nbformat
 from nbclient import NotebookClient
@@ -26,7 +26,7 @@ from nbclient.util import ensure_async
 from ..host.report import MESSAGE
 from ..rendering.entrydata import MIME
 from .parameters import tags
-from .result import CellResult
+from .result import CellResult, Stop
 
 GRACE: Final = 35.0
 """Seconds a stopped cell has to end: an agent has 30 to end its turn after a cancel."""
@@ -36,8 +36,6 @@ SAVE_EVERY: Final = 2.0
 
 READY: Final = 60
 """Seconds a kernel has to get ready."""
-
-Stop = Literal["", "timeout", "interrupted", "terminated"]
 
 _STOPPED: Final = {
     "timeout": ("CellTimeout", "the cell took longer than {limit:g} s and was stopped"),

@@ -17,6 +17,9 @@ Status = Literal[
     "ok", "error", "check", "denied", "budget", "timeout", "interrupted", "terminated", "dead"
 ]
 
+Stop = Literal["", "timeout", "interrupted", "terminated"]
+"""What ends a run before its last cell; empty if nothing did."""
+
 EXIT_CODES: Final[dict[Status, int]] = {
     "ok": 0,
     "dead": 1,

@@ -29,7 +29,7 @@ from ..session.limits import NO_LIMITS, Limits
 from . import header as headers
 from .parameters import inject
 from .progress import Progress, Silent
-from .result import RunResult, Status
+from .result import RunResult, Stop
 from .saving import NotebookFile
 
 Permissions = str | os.PathLike[str]
@@ -158,7 +158,6 @@ class _Run:
 
     async def execute(self) -> RunResult:
         from ..export.file import read_notebook
-        from .execution import Execution
 
         begun = time.monotonic()
         notebook = nodes(read_notebook(self.source))
@@ -175,18 +174,34 @@ class _Run:
             cwd=self.cwd,
             output=self.file.path,
         )
+        held = notebook.metadata.get("acp")
+        if self.record or (isinstance(held, dict) and held.get("record") is True):
+            self.environment[RECORD_VARIABLE] = str(sidecar_of(self.file.path.absolute()))
+        stopped, dead = await self._run_cells(notebook, kernel, result)
+        for cell in result.cells:
+            cell.error = headers.redacted(cell.error)
+        result.seconds = round(time.monotonic() - begun, 3)
+        self._judge(result, stopped, dead)
+        self.progress.end(result)
+        return result
+
+    async def _run_cells(self, notebook: Any, kernel: str, result: RunResult) -> tuple[Stop, bool]:
+        """Run the cells; returns why it was stopped, and whether the kernel died.
+
+        Raises:
+            UsageError: the notebook cannot be written; nothing was started.
+            ACPError: the kernel did not start.
+        """
+        from .execution import Execution
 
         held = notebook.metadata.get("acp")
         known = dict(held) if isinstance(held, dict) else {}
-        if self.record or known.get("record") is True:
-            self.environment[RECORD_VARIABLE] = str(sidecar_of(self.file.path.absolute()))
 
-        def save() -> None:
+        def with_header() -> Any:
             notebook.metadata["acp"] = {**known, headers.KEY: result.header}
-            self.file.write(notebook)
+            return notebook
 
-        notebook.metadata["acp"] = {**known, headers.KEY: result.header}
-        self.file.write_first(notebook)
+        self.file.write_first(with_header())
         execution = Execution(
             notebook,
             kernel,
@@ -194,7 +209,7 @@ class _Run:
             on_report=lambda index, report: self._take(result, index, report),
             on_activity=self.progress.activity,
             on_cell=lambda found: self.progress.cell(found, result.cells, notebook),
-            save=save,
+            save=lambda: self.file.write(with_header()),
         )
         result.cells = execution.results
         try:
@@ -204,12 +219,7 @@ class _Run:
                 raise ACPError(f"the kernel {kernel!r} did not start: {error}") from error
         except OSError as error:
             raise ACPError(f"the run cannot go on: {error}") from error
-        for cell in result.cells:
-            cell.error = headers.redacted(cell.error)
-        result.seconds = round(time.monotonic() - begun, 3)
-        self._judge(result, execution.stopped, execution.dead)
-        self.progress.end(result)
-        return result
+        return execution.stopped, execution.dead
 
     def _take(self, result: RunResult, index: int, report: dict[str, Any]) -> None:
         """A report of the kernel's."""
@@ -226,9 +236,9 @@ class _Run:
             result.checks += [{"cell": index, **check} for check in found]
             self.progress.checks(report["results"])
 
-    def _judge(self, result: RunResult, stopped: Status | str, dead: bool) -> None:
+    def _judge(self, result: RunResult, stopped: Stop, dead: bool) -> None:
         failed = next((cell for cell in result.cells if cell.status == "error"), None)
-        if stopped in ("interrupted", "terminated", "timeout"):
+        if stopped:
             result.status = stopped
         elif dead:
             result.status = "dead"
