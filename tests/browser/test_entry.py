@@ -160,6 +160,8 @@ def test_proposed_cells_are_inserted_run_and_dismissed(frontend: NotebookPage, k
     proposed.get_by_role("button", name="Dismiss proposed cell 2 of 3").click()
     wait_for_state(frontend, cell, ["run", "dismissed", "inserted"])
     expect(proposed).not_to_contain_text(BASH)
+    # Rendered, it might fetch pictures that nobody has seen the address of.
+    assert frontend.page.evaluate(f"() => {PANEL}.content.widgets[{cell + 2}].rendered") is False
     frontend.save()
     _, _, run, inserted = frontend.saved().cells
     source = PYTHON if kernel == "python3" else f"%%python\n{PYTHON}"

@@ -8,6 +8,7 @@
 
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { ISessionContextDialogs } from '@jupyterlab/apputils';
+import { MarkdownCell } from '@jupyterlab/cells';
 import type { Cell } from '@jupyterlab/cells';
 import { NotebookActions } from '@jupyterlab/notebook';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
@@ -182,7 +183,13 @@ function insert(panel: NotebookPanel, { cells, origin, cell }: IInsertCells): Ce
     return found ? [sharedCell(found, origin, id, code.language)] : [];
   });
   content.model?.sharedModel.insertCells(at, made);
-  return content.widgets.slice(at, at + made.length);
+  const inserted = content.widgets.slice(at, at + made.length);
+  for (const each of inserted) {
+    if (each instanceof MarkdownCell) {
+      each.rendered = false; // its source first: rendered, it may fetch pictures
+    }
+  }
+  return inserted;
 }
 
 function sharedCell(
