@@ -185,6 +185,7 @@ async def test_a_crash_is_replayed_with_its_status_and_last_words(tmp_path, path
         agent.text("so far")
         print("last words", file=sys.stderr, flush=True)
         os.kill(os.getpid(), 11)
+        agent.hang()
 
     scripted = script(prompt=prompt)
     then = await record(path, from_command(scripted.argv), tmp_path / "w", "go")

@@ -55,8 +55,9 @@ LOG_LINE: Final = 4096
 SERVED: ContextVar[int | str | None] = ContextVar("SERVED", default=None)
 """Id of the agent's request that the task serves."""
 
-Tap = Callable[[bool, bytes], object]
-"""Called with each whole line, and whether it was sent by us, before it is acted on."""
+Tap = Callable[[float, bool, bytes], object]
+"""Called with each whole line before it is acted on: when it came (one time for all lines that were
+read together), and whether it was sent by us."""
 
 
 class Transport(Protocol):
@@ -265,7 +266,7 @@ class Connection:
         self.log.append(LogLine(self._clock(), True, line[:LOG_LINE]))
         self.logged += 1
         if self._tap is not None:
-            self._tap(True, line)
+            self._tap(self._clock(), True, line)
         self._queue.append(line)
         self._queued += len(line)
         self._to_write.set()
@@ -310,7 +311,7 @@ class Connection:
     def _log_and_tap_received(self, line: bytes) -> None:
         self._log_received(line)
         assert self._tap is not None
-        self._tap(False, line)
+        self._tap(self._now, False, line)
 
     def _take(self, frame: jsonrpc.Frame) -> None:
         if type(frame) is jsonrpc.Notification:

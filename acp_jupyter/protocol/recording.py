@@ -200,7 +200,10 @@ class Over(Struct, frozen=True, tag="over", tag_field="type"):
 
 
 class Ready(Struct, frozen=True, tag="ready", tag_field="type"):
-    """All that comes before the client's next request was said: of a replay only."""
+    """All that comes before the client's next request was said, after ``requests`` of them: of a
+    replay only."""
+
+    requests: Count
 
 
 Line = Header | Frame | Decision | Answer | File | Terminal | Notice | Stop | Exit | End

@@ -45,6 +45,9 @@ from ..protocol.recording import (
 PATIENCE: Final = 20.0
 """Seconds that a request of the client's waits while the recording waits for another one first."""
 
+WRITE_SIZE: Final = 2**16
+"""Bytes that are written at once, while nothing is waited for."""
+
 SETTLE: Final = 0.02
 """Seconds in which the client acts on an answer, where the recorded agent said more only later."""
 
@@ -133,6 +136,8 @@ class Player:
         self._original = original
         self._at = 0.0
         self._answered = False
+        self._taken = 0
+        self._unwritten = bytearray()
         self._requests: list[Message] = []
         self._answers: dict[str, Message] = {}
         self._cancels = 0
@@ -164,6 +169,8 @@ class Player:
                 self._hear(line)
             self._at = line.t
         elif is_event(line) and not self._skipping:
+            if self._answered:
+                self._pause(self._at + SETTLE)
             self._tell(line)  # type: ignore[arg-type]
 
     # -- what the agent said -------------------------------------------------------------------
@@ -172,7 +179,9 @@ class Player:
         seconds = min(max(0.0, until - self._at), LONGEST_PAUSE)
         if not self._original:
             seconds = SETTLE if self._answered and seconds else 0.0
-        self._answered = False
+        if seconds:
+            self._answered = False
+            self._flush()
         end = time.monotonic() + seconds
         while True:
             left = end - time.monotonic()
@@ -225,13 +234,26 @@ class Player:
         self._write(msgspec.json.encode(jsonrpc.notification(REPLAY_EVENT, params)))
 
     def _write(self, data: bytes) -> None:
+        self._unwritten += data + b"\n"
+        if len(self._unwritten) > WRITE_SIZE:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Lines that came together go together."""
+        data, self._unwritten = bytes(self._unwritten), bytearray()
         try:
-            self._output.write(data + b"\n")
+            self._output.write(data)
             self._output.flush()
         except BrokenPipeError as error:
             raise Ended from error
 
+    def _wait(self, seconds: float | None) -> Message | None:
+        """The client's next message, see `Inbox.take`."""
+        self._flush()
+        return self._inbox.take(seconds)
+
     def _exit(self, line: Exit) -> int:
+        self._flush()
         if line.stderr:
             sys.stderr.write(self._moved(line.stderr) + "\n")
             sys.stderr.flush()
@@ -281,15 +303,16 @@ class Player:
         """The client's next request. Those that wait for it in vain are ended by an error."""
         since = time.monotonic()
         if not self._requests:
-            self._tell(Ready())
+            self._tell(Ready(self._taken))
         while not self._requests:
-            message = self._inbox.take(PATIENCE if self._ours else None)
+            message = self._wait(PATIENCE if self._ours else None)
             if message is not None:
                 self._sort(message)
                 self._heed_cancels()
             elif self._ours and time.monotonic() - since >= PATIENCE:
                 waits = _described(recorded) if recorded else "the end"
                 self._end_all(f"the recording waits for {waits} before it goes on")
+        self._taken += 1
         return self._requests.pop(0)
 
     def _difference(self, recorded: Message, live: Message) -> str | None:
@@ -314,7 +337,7 @@ class Player:
             self._tell(Served(request=_ident(ident), error=recorded["error"]))
         end = time.monotonic() + PATIENCE
         while key not in self._answers and time.monotonic() < end and not self._skipping:
-            message = self._inbox.take(PATIENCE)
+            message = self._wait(PATIENCE)
             if message is not None:
                 self._sort(message)
                 self._heed_cancels()
@@ -323,7 +346,7 @@ class Player:
     def _hear_cancel(self) -> None:
         end = time.monotonic() + PATIENCE
         while not self._cancels and time.monotonic() < end:
-            message = self._inbox.take(PATIENCE)
+            message = self._wait(PATIENCE)
             if message is not None:
                 self._sort(message)
         self._cancels = 0

@@ -174,10 +174,10 @@ class Connection:
 
     # -- what happens --------------------------------------------------------------------------
 
-    def tap(self, sent: bool, line: bytes) -> None:
+    def tap(self, now: float, sent: bool, line: bytes) -> None:
         """A line of the wire."""
         if self._recorder.active:
-            self._held.append(_Wire(self._now(), self._turn, sent, self.cell, bytes(line)))
+            self._held.append(_Wire(self._since(now), self._turn, sent, self.cell, bytes(line)))
             self._size += len(line)
             if self._size > HELD_LIMIT:
                 self.flush()
@@ -240,10 +240,14 @@ class Connection:
             self.on_failure(self._recorder.failed)
 
     def _where(self) -> dict[str, Any]:
-        return {"connection": self._number, "t": self._now(), "turn": self._turn}
+        return {
+            "connection": self._number,
+            "t": self._since(trio.current_time()),
+            "turn": self._turn,
+        }
 
-    def _now(self) -> float:
-        return round(trio.current_time() - self._began, 4)
+    def _since(self, now: float) -> float:
+        return round(max(0.0, now - self._began), 6)
 
     def _add(self, line: Line) -> None:
         if self._recorder.active:

@@ -123,15 +123,16 @@ class Replay:
         self._news = trio.Event()
         self._over = False
         self._released = 0
-        self._ready = False
+        self._asked = 0
+        self._ready = 0
 
     def begin_request(self) -> None:
         """The client asks: what the agent says until it waits again belongs to that."""
-        self._ready = False
+        self._asked += 1
 
     async def wait_ready(self) -> None:
         """Wait until all was said that was said before the client's next request."""
-        while not (self._ready or self._over):
+        while self._ready < self._asked and not self._over:
             await self._news.wait()
 
     def tell(self, event: Told | recording.Over | recording.Ready) -> None:
@@ -140,7 +141,7 @@ class Replay:
             self.end()
             return
         if isinstance(event, recording.Ready):
-            self._ready = True
+            self._ready = event.requests
             self._wake()
             return
         self._told[event.request].append(event)
