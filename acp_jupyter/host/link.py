@@ -233,13 +233,13 @@ class Link:
         agent = self.agent
         if agent is None:
             return
-        if agent.replay is not None:
-            with trio.move_on_after(REPLAY_LIMIT):
+        with trio.move_on_after(SETTLE_LIMIT if agent.replay is None else REPLAY_LIMIT):
+            if agent.replay is not None:
                 await agent.replay.wait_ready()
-            return
-        with trio.move_on_after(SETTLE_LIMIT):
             while agent.alive and (left := agent.last_received + SETTLED - trio.current_time()) > 0:  # noqa: ASYNC110
                 await trio.sleep(left)
+        for shown in self._shown.values():
+            shown.pump.flush()
 
     async def new_session(self, cell: CellContext, cwd: str) -> Session:
         """Open one more session of the agent; it does not become the current one."""
