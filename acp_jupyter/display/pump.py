@@ -75,7 +75,8 @@ class Pump:
     def flush(self, limit: int | None = None) -> None:
         """Publish what has changed, now; up to ``limit`` entries of it."""
         transcript = self._session.transcript
-        self._changed = trio.Event()
+        if self._changed.is_set():  # else `run` may wait for this very one
+            self._changed = trio.Event()
         sent = 0
         for entry in transcript.take_changed(limit):
             output = self._outputs.get(entry.turn)
