@@ -6,11 +6,9 @@ import errno
 import os
 import resource
 import stat
-import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
 
 import psutil
 import pytest
@@ -34,6 +32,7 @@ from acp_jupyter.services.protected import is_protected
 from acp_jupyter.services.roots import Roots
 
 from .conftest import trio_wait_until
+from .swapper import swapping
 
 MIB = 2**20
 
@@ -399,31 +398,6 @@ async def test_f32_links_are_neither_read_nor_written_nor_replaced(desk, tmp_pat
     assert outside.read_text() == "outside"
     assert (desk.root / "link").is_symlink()
     assert sorted(os.listdir(tmp_path)) == ["root", "secret.txt"]
-
-
-SWAPPER = """
-import ctypes, os, sys
-directory, link = (os.fsencode(path) for path in sys.argv[1:])
-renameat2, here, exchange = ctypes.CDLL(None).renameat2, -100, 2
-print("ready", flush=True)
-while os.getppid() == int(os.environ["PARENT"]):
-    assert renameat2(here, directory, here, link, exchange) == 0
-"""
-"""Makes a name a directory at one moment and a link at the next, with nothing between."""
-
-
-@contextmanager
-def swapping(directory, link):
-    command = [sys.executable, "-c", SWAPPER, directory, link]
-    env = {**os.environ, "PARENT": str(os.getpid())}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=env) as swapper:
-        try:
-            assert swapper.stdout
-            assert swapper.stdout.readline() == b"ready\n"
-            yield
-            assert swapper.poll() is None
-        finally:
-            swapper.kill()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="swaps by renameat2")

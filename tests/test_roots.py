@@ -6,10 +6,8 @@ import ctypes
 import errno
 import os
 import socket
-import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,8 @@ import pytest
 from acp_jupyter.errors import ErrorCode, Refusal
 from acp_jupyter.services import roots as roots_module
 from acp_jupyter.services.roots import OUTSIDE, Located, Roots, lexical_parts, openat2, walk
+
+from .swapper import swapping
 
 LINUX = sys.platform.startswith("linux")
 
@@ -227,31 +227,6 @@ def test_f32_a_file_with_a_second_name_can_be_read_but_not_written(root, opener)
     for flags in (os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_TRUNC):
         assert "hard link" in refused(roots, root / "hard.txt", flags).message
     assert (root.parent / "secret.txt").read_text() == "outside"
-
-
-SWAPPER = """
-import ctypes, os, sys
-directory, link = (os.fsencode(path) for path in sys.argv[1:])
-renameat2, here, exchange = ctypes.CDLL(None).renameat2, -100, 2
-print("ready", flush=True)
-while os.getppid() == int(os.environ["PARENT"]):
-    assert renameat2(here, directory, here, link, exchange) == 0
-"""
-"""Makes a name a directory at one moment and a link at the next, with nothing between."""
-
-
-@contextmanager
-def swapping(directory, link):
-    command = [sys.executable, "-c", SWAPPER, directory, link]
-    env = {**os.environ, "PARENT": str(os.getpid())}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=env) as swapper:
-        try:
-            assert swapper.stdout
-            assert swapper.stdout.readline() == b"ready\n"
-            yield
-            assert swapper.poll() is None
-        finally:
-            swapper.kill()
 
 
 @pytest.mark.skipif(not LINUX, reason="swaps by renameat2")
