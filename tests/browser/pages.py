@@ -273,3 +273,23 @@ class LabPage(NotebookPage):
 
 def _accept(dialog: Any) -> None:
     dialog.accept()
+
+
+def question(page: NotebookPage, index: int, title: str) -> Locator:
+    """The output of an open question, once its buttons are there."""
+    outputs = page.output(index).locator(".jp-OutputArea-child")
+    found = outputs.filter(has_text=f"The agent asks: {title}")
+    found.get_by_role("button").first.wait_for()
+    return found
+
+
+def press(page: NotebookPage, index: int, title: str, label: str) -> None:
+    question(page, index, title).get_by_role("button", name=label, exact=True).click()
+
+
+def end_running_turn(page: NotebookPage) -> None:
+    """Interrupt the last cell if it still runs."""
+    last = len(page.cells()) - 1
+    if page.is_running(last):
+        page.interrupt()
+        page.wait_until_done(last)

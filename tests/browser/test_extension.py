@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Locator
+from playwright.sync_api import Browser
 
 from tests.browser.conftest import VIEWPORT
-from tests.browser.pages import LabPage, NotebookPage
+from tests.browser.pages import LabPage, NotebookPage, end_running_turn, press, question
 from tests.browser.server import JupyterServer
 from tests.conftest import wait_until
 
@@ -34,22 +34,7 @@ def lab(browser: Browser, lab_server: JupyterServer) -> Iterator[NotebookPage]:
 def _no_turn_goes_on_after_a_test(lab: NotebookPage) -> Iterator[None]:
     """So that a test that fails does not take the others with it."""
     yield
-    last = len(lab.cells()) - 1
-    if lab.is_running(last):
-        lab.interrupt()
-        lab.wait_until_done(last)
-
-
-def question(page: NotebookPage, index: int, title: str) -> Locator:
-    """The output of an open question, once its buttons are there."""
-    outputs = page.output(index).locator(".jp-OutputArea-child")
-    found = outputs.filter(has_text=f"The agent asks: {title}")
-    found.get_by_role("button").first.wait_for()
-    return found
-
-
-def press(page: NotebookPage, index: int, title: str, label: str) -> None:
-    question(page, index, title).get_by_role("button", name=label, exact=True).click()
+    end_running_turn(lab)
 
 
 def test_a_prompt_streams_and_its_turn_is_an_object(lab: NotebookPage) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import nbformat
 import pytest
-from playwright.sync_api import Locator
 
-from tests.browser.pages import PANEL, NotebookPage
+from tests.browser.pages import PANEL, NotebookPage, end_running_turn, press, question
 from tests.conftest import wait_until
 from tests.scripted import Script
 
@@ -43,22 +42,7 @@ DENIED = "That was not permitted"
 def _no_turn_goes_on_after_a_test(talk: NotebookPage) -> Iterator[None]:
     """So that a test that fails does not take the others with it."""
     yield
-    last = len(talk.cells()) - 1
-    if talk.is_running(last):
-        talk.interrupt()
-        talk.wait_until_done(last)
-
-
-def question(page: NotebookPage, index: int, title: str) -> Locator:
-    """The output of an open question, once its buttons are there."""
-    outputs = page.output(index).locator(".jp-OutputArea-child")
-    found = outputs.filter(has_text=f"The agent asks: {title}")
-    found.get_by_role("button").first.wait_for()
-    return found
-
-
-def press(page: NotebookPage, index: int, title: str, label: str) -> None:
-    question(page, index, title).get_by_role("button", name=label, exact=True).click()
+    end_running_turn(talk)
 
 
 def text_of(outputs: list[Any]) -> str:
