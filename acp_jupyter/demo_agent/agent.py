@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 from acp_jupyter.demo_agent import VERSION, handlers, language, params, settings
@@ -381,7 +381,8 @@ class Agent:
         thread.start()
 
     def shut_down(self) -> None:
-        """Wait for the turns, which the end of the connection has woken, to clean up."""
+        """End the connection, which wakes the turns, and wait for them to clean up."""
+        self._connection.close()
         deadline = time.monotonic() + EXIT_GRACE_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -403,14 +404,28 @@ def _internal(error: Exception) -> RpcError:
     return RpcError(INTERNAL_ERROR, "The demo agent has a fault.", {"error": line})
 
 
-def _end_of_input(signum: int, _frame: FrameType | None) -> None:
-    raise SystemExit(128 + signum)
+def _end_on_signals(shut_down: Callable[[], None]) -> None:
+    """End the process with 128 + the signal's number when it is asked to end.
+
+    A thread does it: a handler of Python's runs only between two steps of the main thread, which
+    may be just about to wait for input, and then waits for as long as none comes.
+    """
+    told, teller = socket.socketpair()
+    teller.setblocking(False)
+    signal.set_wakeup_fd(teller.detach(), warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+
+    def end() -> None:
+        number = told.recv(1)[0]
+        shut_down()
+        os._exit(128 + number)
+
+    threading.Thread(target=end, name="signals", daemon=True).start()
 
 
 def serve() -> int:
     """Serve the client on stdin and stdout until stdin ends; returns the exit status."""
-    signal.signal(signal.SIGTERM, _end_of_input)
-    signal.signal(signal.SIGINT, _end_of_input)
     sink = os.dup(1)
     # Nothing but messages may reach stdout: whatever else writes there goes to stderr.
     with contextlib.suppress(OSError):  # started without a stderr
@@ -418,6 +433,7 @@ def serve() -> int:
     connection = Connection(sys.stdin.buffer, sink)
     environ = dict(os.environ)
     agent = Agent(connection, open_store(environ), auth=environ.get("ACP_DEMO_AUTH") == "1")
+    _end_on_signals(agent.shut_down)
     try:
         connection.run(agent.receive)
     finally:

@@ -3,6 +3,7 @@
 import { isCodeCellModel, type Cell } from '@jupyterlab/cells';
 import { NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
 
+import { insertCells } from '../undo';
 import { isLoading, type Kernel } from './cell';
 import { promptCell } from './prompts';
 
@@ -67,7 +68,8 @@ function insert(
     sources.unshift('%load_ext acp_jupyter');
   }
   const at = notebook.widgets.indexOf(below) + 1;
-  shared.insertCells(
+  insertCells(
+    shared,
     at,
     sources.map(source => ({ cell_type: 'code', source }))
   );

@@ -16,6 +16,7 @@ import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { visible } from '../characters';
 import type { IOrigin, IProposedCell } from '../protocol';
+import { insertCells } from '../undo';
 import { isCode, isOrigin } from './data';
 import { languageOf } from './place';
 
@@ -182,7 +183,9 @@ function insert(panel: NotebookPanel, { cells, origin, cell }: IInsertCells): Ce
     const found = cellSource(code, kernel);
     return found ? [sharedCell(found, origin, id, code.language)] : [];
   });
-  content.model?.sharedModel.insertCells(at, made);
+  if (content.model) {
+    insertCells(content.model.sharedModel, at, made);
+  }
   const inserted = content.widgets.slice(at, at + made.length);
   for (const each of inserted) {
     if (each instanceof MarkdownCell) {
