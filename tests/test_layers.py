@@ -50,6 +50,7 @@ LAYERS = {
     "client": "client",
     "api": "surfaces",
     "cli": "surfaces",
+    "commands": "surfaces",
     "display": "surfaces",
     "experiments": "surfaces",
     "export": "surfaces",

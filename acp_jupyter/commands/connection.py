@@ -1,0 +1,128 @@
+"""``%acp connect`` and what has to do with the life of an agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import UsageError
+from ..services.agents import REPLAY, AgentSpec, from_command, from_recording, known_names
+from .base import Commands, no_arguments, unknown_option
+
+LOG_LINES = 40
+"""Messages that ``%acp log`` shows by default."""
+
+LOG_WIDTH = 1000
+"""Characters shown of one message."""
+
+
+class ConnectionCommands(Commands):
+    """Start, look at and end agents."""
+
+    def _do_connect(self, arguments: list[str]) -> None:
+        """%acp connect NAME [--cwd DIR] [--as ALIAS], or %acp connect … -- COMMAND ARGUMENT…:
+        start an agent and open a session in the notebook's folder, or in DIR. With replay:FILE as
+        the name [--speed original] [--apply-files]: replay a recording."""
+        spec, cwd = self._parse_connect(arguments)
+        link = self._host.link(self._alias)
+        link.call(self._cell(), link.connect, spec, cwd)
+
+    def _do_restart(self, arguments: list[str]) -> None:
+        """%acp restart: end the agent, start it anew and open a new session."""
+        no_arguments("restart", arguments)
+        link = self._link
+        link.call(self._cell(), link.restart)
+
+    def _do_disconnect(self, arguments: list[str]) -> None:
+        """%acp disconnect: end the agent and all that it started."""
+        no_arguments("disconnect", arguments)
+        link = self._link
+        agent = link.call(self._cell(), link.disconnect)
+        if agent is None:
+            self._say("No agent was connected.")
+            return
+        self._say(f"{agent.spec.name} has ended.")
+        if agent.survivors():
+            left = "\n  ".join(agent.survivors())
+            self._say(f"It had left these running, which were ended too:\n  {left}")
+
+    def _do_record(self, arguments: list[str]) -> None:
+        """%acp record [FILE], or %acp record off: keep what is said with agents that are connected
+        from now on, and what was decided, in a file beside the notebook, or in FILE."""
+        recordings = self._host.recordings
+        if len(arguments) > 1:
+            raise UsageError("%acp record takes one word", remedy="Use the name of a file, or off.")
+        if recordings.replayed_from:
+            self._say(f"Recording: off, this is a replay of {recordings.replayed_from}.")
+        elif arguments == ["off"]:
+            path = recordings.stop()
+            self._say(f"Recording: off{'' if path is None else f'; {path.name} is kept'}.")
+        else:
+            path = recordings.start(*arguments)
+            self._say(f"Recording: {path.name}, from the next connect on.")
+
+    def _do_log(self, arguments: list[str]) -> None:
+        """%acp log [COUNT]: the last messages to and from the agent, and its standard error."""
+        if len(arguments) > 1 or (arguments and not arguments[0].isdigit()):
+            raise UsageError("%acp log takes a number", remedy="For example `%acp log 100`.")
+        agent = self._link.agent
+        if agent is None:
+            self._say("No agent is connected.")
+            return
+        count = int(arguments[0]) if arguments else LOG_LINES
+        self._say("\n".join(_log_lines(agent, count)) or "Nothing was said yet.")
+        stderr = agent.stderr_tail(100)
+        if stderr:
+            self._say(f"Standard error:\n{stderr}")
+
+    def _parse_connect(self, arguments: list[str]) -> tuple[AgentSpec, str]:
+        own, command = arguments, None
+        if "--" in arguments:
+            cut = arguments.index("--")
+            own, command = arguments[:cut], arguments[cut + 1 :]
+        cwd = self._host.cwd
+        names: list[str] = []
+        source = None
+        if any(word.startswith(REPLAY) for word in own):
+            from ..host.recordings import read_options
+
+            source, own = read_options(own)
+        rest = iter(own)
+        for word in rest:
+            if word == "--cwd":
+                cwd = self._directory(next(rest, None))
+            elif word.startswith("--cwd="):
+                cwd = self._directory(word.removeprefix("--cwd="))
+            elif word.startswith("-"):
+                raise unknown_option(word, ["--cwd", "--"])
+            else:
+                names.append(word)
+        if command is not None:
+            if names:
+                raise UsageError(
+                    "%acp connect takes a name or a command, not both",
+                    remedy="Write `%acp connect -- PROGRAM ARGUMENT…`.",
+                )
+            return from_command(command), cwd
+        if len(names) != 1:
+            known = ", ".join(known_names(self._host.settings.agents))
+            raise UsageError(
+                "%acp connect takes the name of one agent",
+                remedy=f"Known: {known}. For any other one: `%acp connect -- PROGRAM ARGUMENT…`.",
+            )
+        spec = self._host.agent_named(names[0])
+        if source is not None and not self._host.recordings.replayed_from:
+            spec = from_recording(names[0].removeprefix(REPLAY), source)
+        return spec, cwd
+
+
+def _log_lines(agent: Any, count: int) -> list[str]:
+    from ..connection.environment import redact, secret_values
+
+    secrets = secret_values(agent.environment)
+    lines = []
+    for entry in agent.log[-count:] if count else []:
+        text = redact(entry.line.decode("utf-8", "replace").rstrip(), secrets)
+        if len(text) > LOG_WIDTH:
+            text = text[:LOG_WIDTH] + "…"
+        lines.append(f"{'→' if entry.sent else '←'} {text}")
+    return lines
