@@ -52,7 +52,9 @@ define LINT
 endef
 
 # The browser is looked for first: without it the run is to fail at once, not after the linters
-# and half of the tests. pytest comes last, so that its summary closes the output.
+# and half of the tests. pytest comes last, so that its summary closes the output. A test that fails
+# gets a second chance, which the summary names: half of them wait for browsers and processes, and
+# an unlucky one is not to hide how the other thousands did.
 test: $(VENV)/.test
 	@$(BIN)/python tests/tools/chromium.py >/dev/null
 	$(LINT)
@@ -60,7 +62,7 @@ test: $(VENV)/.test
 	@$(MAKE) --no-print-directory $(VENV)/.typescript
 	@$(EXTENSION) --link
 	@CHROMIUM="$$($(BIN)/python tests/tools/chromium.py)" \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --reruns 1 $(PYTEST_ARGS)
 
 lint: $(VENV)/.test
 	$(LINT)
