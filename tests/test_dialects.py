@@ -196,7 +196,7 @@ def test_a_version_2_answer_is_read_into_version_1_capabilities() -> None:
     assert (read.version, read.name) == (2, "a")
     granted = {name for name, m in AGENT_METHODS.items() if supports(read.capabilities, m.needs)}
     assert {"session/list", "session/resume", "session/close", "session/delete"} <= granted
-    assert "session/load" not in granted
+    assert {"session/load", "logout"} <= granted
     assert read.capabilities["promptCapabilities"] == {
         "image": True,
         "audio": False,

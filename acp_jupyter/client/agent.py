@@ -30,8 +30,8 @@ from ..errors import (
     UsageError,
     VersionMismatch,
 )
-from ..protocol import dialects, elicitation, jsonrpc, recording
-from ..protocol.methods import AGENT_METHODS, CLIENT_METHODS, PROTOCOL_VERSION, supports
+from ..protocol import dialects, elicitation, jsonrpc, outgoing, recording
+from ..protocol.methods import CLIENT_METHODS, supports
 from ..protocol.recording import REPLAY_EVENT
 from ..services.agents import MISSING_IS_EMPTY, AgentSpec
 from ..services.permissions import Permissions
@@ -241,15 +241,9 @@ class Agent:
             "elicitation": {"form": {}, "url": {}},
             "session": {"configOptions": {"boolean": {}}},
         }
-        params = {
-            "protocolVersion": PROTOCOL_VERSION,
-            "clientCapabilities": self.capabilities,
-            "clientInfo": {
-                "name": "acp-jupyter",
-                "title": "Jupyter",
-                "version": self._client_version,
-            },
-        }
+        asked = self.spec.protocol
+        info = {"name": "acp-jupyter", "title": "Jupyter", "version": self._client_version}
+        params = outgoing.initialize(asked, self.capabilities, info)
         with trio.move_on_after(limit if limit is not None else float("inf")) as scope:
             answer = await self.request("initialize", params)
         if scope.cancelled_caught:
@@ -258,15 +252,20 @@ class Agent:
                 remedy="Check that its command speaks ACP on standard output.",
                 stderr=self.stderr_tail(),
             )
-        initialized = dialects.initialized(answer, PROTOCOL_VERSION)
-        if initialized.version != PROTOCOL_VERSION:
+        # A recording has the version that was agreed on then, whatever is asked for now.
+        newest = outgoing.NEWEST if self.replay is not None else asked
+        initialized = dialects.initialized(answer, newest)
+        if not 1 <= initialized.version <= newest:
             raise VersionMismatch(
                 f"agent {self.spec.name!r} speaks ACP version {initialized.version}, "
-                f"this client version {PROTOCOL_VERSION}",
-                remedy="Update the agent, or use another one.",
+                f"this client version {asked}",
+                remedy="Connect with `--protocol 2`."
+                if initialized.version == outgoing.NEWEST
+                else "Update the agent, or use another one.",
                 stderr=self.stderr_tail(),
             )
         self.initialized = initialized
+        self.capabilities = outgoing.declared(initialized.version, self.capabilities)
         if self.recording is not None:
             self.recording.title = initialized.title or initialized.name
             self.recording.version = initialized.agent_version
@@ -328,7 +327,7 @@ class Agent:
             raise
         finally:
             history = session.reducer.end_history()
-        if not answer and history is None:
+        if not answer and history is None and self.version == 1:
             # The protocol wants a replay; agents on the Python SDK say "no such session" like this.
             del self.sessions[session_id]
             raise AgentError("the agent answered session/load with nothing and replayed nothing")
@@ -347,7 +346,7 @@ class Agent:
             ),
             environment=self.environment,
             nursery=self._nursery,
-            version=PROTOCOL_VERSION,
+            version=self.version,
             recording=self.recording,
             replay=self.replay,
             apply_files=self.spec.replay is not None and self.spec.replay.apply_files,
@@ -376,7 +375,12 @@ class Agent:
 
     def offers(self, method: str) -> bool:
         """Whether the agent advertised what ``method`` needs."""
-        return supports(self.agent_capabilities, AGENT_METHODS[method].needs)
+        return self.initialized is not None and outgoing.offers(self.initialized, method)
+
+    @property
+    def version(self) -> int:
+        """Version of the protocol that was agreed on, or that is asked for."""
+        return self.spec.protocol if self.initialized is None else self.initialized.version
 
     @property
     def agent_capabilities(self) -> Mapping[str, Any]:
@@ -398,11 +402,14 @@ class Agent:
         return self._connection.last_received if self._connection is not None else 0.0
 
     async def request(self, method: str, params: JSON) -> JSON:
+        """Send a request that is written in the form of version 1, see `outgoing.request`."""
+        method, params = outgoing.request(self.version, method, params)
         if self.replay is not None:
             self.replay.begin_request()
         return await self._open_connection().request(method, params)
 
     def notify(self, method: str, params: JSON) -> None:
+        method, params = outgoing.request(self.version, method, params)
         self._open_connection().notify(method, params)
 
     def withdraw(self, method: str) -> None:

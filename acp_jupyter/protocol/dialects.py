@@ -186,25 +186,29 @@ def initialized(result: JSON, asked: int) -> Initialized:
         name=_text(info.get("name")),
         title=_text(info.get("title")),
         agent_version=_text(info.get("version")),
-        capabilities=_official_capabilities(capabilities) if second else capabilities,
+        capabilities=_official_capabilities(capabilities, methods) if second else capabilities,
         auth_methods=methods,
         old_auth=old,
     )
 
 
-def _official_capabilities(second: Dict) -> Dict:
+def _official_capabilities(second: Dict, methods: list[Dict]) -> Dict:
     """Version 2's capabilities in version 1's form.
 
     An object there means what ``true`` means here; list, resume and close come with ``session``,
-    and instead of loading, a session is resumed with its history.
+    which is loaded by being resumed with its history; logging out comes with a way to log in.
     """
+    official = {key: value for key, value in second.items() if key != "session"}
+    if methods:
+        auth = official.get("auth")
+        official["auth"] = {**(auth if type(auth) is dict else {}), "logout": {}}
     session = second.get("session")
     if type(session) is not dict:
-        return {key: value for key, value in second.items() if key != "session"}
+        return official
     beside = {key: value for key, value in session.items() if key not in ("prompt", "mcp")}
     return {
-        **{key: value for key, value in second.items() if key != "session"},
-        "loadSession": False,
+        **official,
+        "loadSession": True,
         "promptCapabilities": _granted(session.get("prompt")),
         "mcpCapabilities": _granted(session.get("mcp")),
         "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, **beside},

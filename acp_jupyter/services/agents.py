@@ -67,6 +67,7 @@ class AgentSpec:
         keep: names of variables to keep with ``minimal_env``.
         replay: a recording that it is replayed from; the command is found when it starts.
         shown: what people are shown of the agent that is replayed.
+        protocol: version to ask for; 2 is a draft, and an agent that has only 1 is started again.
     """
 
     name: str
@@ -76,6 +77,7 @@ class AgentSpec:
     keep: tuple[str, ...] = ()
     replay: ReplaySource | None = None
     shown: Shown | None = None
+    protocol: int = 1
 
 
 def demo_agent() -> AgentSpec:
