@@ -113,7 +113,7 @@ class Replayed:
         state.argv, state.cwd = list(event.argv), event.cwd
         state.output, state.truncated = event.output, event.truncated
         state.exit_code, state.signal = event.exit_code, event.signal
-        state.running = event.running
+        state.running, state.elapsed = event.running, event.elapsed
         self._reducer.touch_terminal(state)
         if event.shown:
             self._reducer.show_terminal(state)

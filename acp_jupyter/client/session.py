@@ -27,6 +27,7 @@ from ..errors import (
 )
 from ..protocol import dialects
 from ..protocol import recording as recording_form
+from ..rendering import diff
 from ..services.decisions import Record
 from ..services.elicitation import Elicitations
 from ..services.files import FileEvent, FileService, LocalFiles
@@ -70,6 +71,11 @@ KILL_AFTER: Final = 30.0
 
 SHOW_TERMINAL_AFTER: Final = 1.0
 """Seconds an agent has to show a terminal in a tool call before it gets an entry of its own."""
+
+ELAPSED_STEP: Final = 1.0
+ELAPSED_OFTEN: Final = 30.0
+"""Seconds between two updates of how long a command runs, and until they become fewer: each sends
+all of the output that is shown."""
 
 
 class Peer(Protocol):
@@ -165,6 +171,7 @@ class Session:
             ask=self.questions.ask_file,
             observe=self._on_file,
             restrict=self.questions.restrict,
+            conflict=self._on_conflict,
         )
         self.terminals = TerminalService(
             self.roots,
@@ -567,6 +574,16 @@ class Session:
             )
         self._show_file(event)
 
+    def _on_conflict(self, path: str, there: str | None, wanted: str) -> None:
+        """The agent's write came too late: show what is there (-) and what it wanted (+)."""
+        self.tell(
+            f"conflict-{path}",
+            f"{path} was not written: it has changed since the agent read it. "
+            "- is what is there, + what the agent meant to write.",
+            level="warning",
+            detail=diff.to_text(diff.compare(there, wanted), path),
+        )
+
     def _show_file(self, event: FileEvent) -> None:
         self.reducer.file_event(event.operation, event.path, event.outcome, event.reason)
         self.on_change()
@@ -578,12 +595,15 @@ class Session:
         state.argv, state.cwd = list(view.argv), view.cwd
         state.output, state.truncated = view.output, view.truncated
         state.exit_code, state.signal, state.running = view.exit_code, view.signal, view.running
+        state.elapsed = round(view.elapsed, 3)
         self.reducer.touch_terminal(state)
         if not known:
             self._begun.append(view.terminal_id)
             self._nursery.start_soon(self._show_terminal_soon, state)
+            self._nursery.start_soon(self._show_elapsed, view, state)
         if not known or not view.running:
             self._record_terminal(state)
+            self.on_news()
         self.on_change()
 
     def _record_terminal(self, state: TerminalState, *, shown: bool = False) -> None:
@@ -599,6 +619,7 @@ class Session:
                 signal=state.signal,
                 running=state.running,
                 shown=shown,
+                elapsed=state.elapsed,
             )
 
     async def _show_terminal_soon(self, state: TerminalState) -> None:
@@ -606,6 +627,15 @@ class Session:
         self._record_terminal(state, shown=True)
         self.reducer.show_terminal(state)
         self.on_change()
+
+    async def _show_elapsed(self, view: TerminalView, state: TerminalState) -> None:
+        """Let the user see that a command that says nothing still runs."""
+        while view.running:
+            await trio.sleep(ELAPSED_STEP if view.elapsed < ELAPSED_OFTEN else 5 * ELAPSED_STEP)
+            if view.running:
+                state.elapsed = round(view.elapsed, 3)
+                self.reducer.touch_terminal(state)
+                self.on_change()
 
     def _show_terminals(self) -> None:
         for state in self.transcript.terminals.values():

@@ -22,7 +22,7 @@ first. Secrets are replaced by ``[redacted]``. Version 1 has these types:
               ``outcome``, ``reason``, ``bytes``
 ``terminal``  a terminal as the output shows it: ``session``, ``ident``, ``argv``, ``cwd``,
               ``output``, ``truncated``, ``exit_code``, ``signal``, ``running``, ``shown`` (in an
-              output of its own)
+              output of its own), ``elapsed`` (seconds)
 ``notice``    a line that the client showed for reasons of time: ``session``, ``key``, ``text``,
               ``detail``, ``level``
 ``stop``      the turn was stopped: ``session``, ``how`` "cancel", "limit" or "kill", ``reason``
@@ -152,6 +152,7 @@ class Terminal(_Line, frozen=True, tag="terminal", kw_only=True):
     signal: Short | None = None
     running: bool = False
     shown: bool = False
+    elapsed: Annotated[float, Meta(ge=0)] = 0.0
 
 
 class Notice(_Line, frozen=True, tag="notice", kw_only=True):

@@ -42,19 +42,27 @@ def toned(status: words.Status) -> Safe:
 
 
 def render(call: ToolCallEntry, terminals: Mapping[str, TerminalState], cwd: str) -> Safe:
-    """A tool call as a row that opens. Open from the start: what failed, and what changes files."""
+    """A tool call as a row that opens. Open from the start: what failed, what changes files, and
+    for as long as it runs a command of the client's."""
     status = words.tool_status(call)
     diffs = any(item.get("type") == "diff" for item in call.content)
     body = join(evidence(call, terminals, cwd))
     style = edged("error") if status.tone == "bad" else BOX
     if not body:
         return box(_summary(call, status, cwd), style=style)
-    row = fold(_summary(call, status, cwd), el("div", body, style=BODY), open_=_open(status, diffs))
-    return box(row, style=style)
+    open_ = diffs or status.tone == "bad" or any(running(call, terminals))
+    return box(
+        fold(_summary(call, status, cwd), el("div", body, style=BODY), open_=open_), style=style
+    )
 
 
-def _open(status: words.Status, diffs: bool) -> bool:
-    return diffs or status.tone == "bad"
+def running(call: ToolCallEntry, terminals: Mapping[str, TerminalState]) -> Iterator[TerminalState]:
+    """The client's own terminals that a tool call shows, and whose command runs."""
+    for item in call.content:
+        ident = item.get("terminalId") if item.get("type") == "terminal" else None
+        state = terminals.get(ident) if isinstance(ident, str) else None
+        if state is not None and state.own and state.running:
+            yield state
 
 
 def _summary(call: ToolCallEntry, status: words.Status, cwd: str) -> Safe:

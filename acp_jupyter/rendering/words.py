@@ -150,12 +150,17 @@ def terminal_command(terminal: TerminalState) -> str:
 
 
 def terminal_end(terminal: TerminalState) -> Status:
+    """How a terminal's command ended, or that it runs; with the time, from a second on."""
+    took = f" · {seconds(terminal.elapsed)}" if terminal.elapsed >= 1 else ""
     if terminal.signal:
-        return Status("✗", f"ended by signal {one_line(terminal.signal, 40)}", "bad")
+        return Status("✗", f"ended by signal {one_line(terminal.signal, 40)}{took}", "bad")
     if terminal.exit_code is not None:
         tone = "good" if terminal.exit_code == 0 else "bad"
-        return Status("✓" if tone == "good" else "✗", f"exit status {terminal.exit_code}", tone)
-    return Status("◐", "running", "busy") if terminal.running else Status("•", "ended")
+        icon = "✓" if tone == "good" else "✗"
+        return Status(icon, f"exit status {terminal.exit_code}{took}", tone)
+    if terminal.running:
+        return Status("◐", f"running{took}", "busy")
+    return Status("•", "ended")
 
 
 def execute_command(raw_input: Any) -> tuple[str, Any]:

@@ -17,12 +17,12 @@ Rules:
 
 from __future__ import annotations
 
-import codecs
 import itertools
 import os
 import re
 import shlex
 import signal
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,17 +32,18 @@ import trio
 from ..errors import Refusal
 from .commands import STOP_LIMIT, Command, start_command
 from .roots import Located, Roots
+from .terminal_view import ID_PREFIX, SHOWN_LIMIT, Tail, TerminalView
 
-__all__ = ["CommandRequest", "Tail", "TerminalService", "TerminalView"]
+__all__ = ["SHOWN_LIMIT", "CommandRequest", "Tail", "TerminalService", "TerminalView"]
 
 OUTPUT_LIMIT: Final = 2**20
 """Bytes of output kept for the agent at most."""
 
-SHOWN_LIMIT: Final = 2**16
-"""Bytes of output kept for the user: what a notebook can hold."""
-
 TERMINALS: Final = 32
 """Terminals of a session that are not released, or still run."""
+
+VIEWS: Final = 100
+"""Terminals of a session that the user can list and look at, also when they were released."""
 
 DRAIN_TIME: Final = 0.2
 """Seconds after a command's end in which its output may still reach its own: a child of the
@@ -89,87 +90,6 @@ class CommandRequest:
     title: str
 
 
-class Tail:
-    """The last bytes of a stream, read as text.
-
-    Args:
-        size: bytes kept.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.total = 0
-        self._kept = bytearray()
-
-    def feed(self, data: bytes) -> None:
-        self.total += len(data)
-        self._kept += data
-        if len(self._kept) > self.size:
-            del self._kept[: len(self._kept) - self.size]
-
-    def text(self, limit: int, *, final: bool) -> tuple[str, bool]:
-        """The last ``limit`` bytes, and whether any came before them.
-
-        Begins at a whole character; what is not UTF-8 is replaced. Unless ``final``, a character
-        of which only the beginning has arrived is left out.
-        """
-        limit = min(limit, self.size)
-        truncated = self.total > limit
-        data = bytes(self._kept[max(0, len(self._kept) - limit) :])
-        if truncated:
-            data = data[_first_character(data) :]
-        text = codecs.getincrementaldecoder("utf-8")("replace").decode(data, final)
-        encoded = text.encode()
-        if len(encoded) > limit:  # replacements are longer than what they replace
-            encoded = encoded[len(encoded) - limit :]
-            return encoded[_first_character(encoded) :].decode(), True
-        return text, truncated
-
-
-def _first_character(data: bytes) -> int:
-    """How many bytes at the start continue a character whose beginning was cut off."""
-    count = 0
-    while count < min(3, len(data)) and data[count] & 0xC0 == 0x80:
-        count += 1
-    return count
-
-
-class TerminalView:
-    """A terminal as the user sees it; stays when the agent has released it.
-
-    Attributes:
-        terminal_id: the client's id.
-        argv: the command and its arguments.
-        cwd: absolute working directory.
-        exit_code: ``None`` while it runs, and when a signal ended it.
-        signal: name of that signal, such as ``SIGTERM``.
-        running: whether the command runs.
-    """
-
-    def __init__(self, terminal_id: str, request: CommandRequest, tail: Tail) -> None:
-        self.terminal_id = terminal_id
-        self.argv = list(request.argv)
-        self.cwd = request.cwd
-        self.exit_code: int | None = None
-        self.signal: str | None = None
-        self.running = True
-        self._tail = tail
-
-    @property
-    def output(self) -> str:
-        """The end of the output; decoded anew each time it is asked for."""
-        return self._tail.text(SHOWN_LIMIT, final=not self.running)[0]
-
-    @property
-    def truncated(self) -> bool:
-        """Whether `output` lacks the beginning."""
-        return self._tail.total > min(SHOWN_LIMIT, self._tail.size)
-
-    def exit_status(self) -> dict[str, Any]:
-        """``TerminalExitStatus`` of the schema."""
-        return {"exitCode": self.exit_code, "signal": self.signal}
-
-
 class _Terminal:
     """A terminal as the service knows it.
 
@@ -188,7 +108,7 @@ class _Terminal:
         self.limit = limit
         self.flat = flat
         self.tail = Tail(min(OUTPUT_LIMIT, max(limit, SHOWN_LIMIT)))
-        self.view = TerminalView(f"term_{next(_numbers)}", request, self.tail)
+        self.view = TerminalView(f"{ID_PREFIX}{next(_numbers)}", request, self.tail)
         self.released = False
         self.exited = trio.Event()
         self.command: Command | None = None
@@ -200,7 +120,7 @@ class _Terminal:
                 self.view.signal = _signal_name(-returncode)
             else:
                 self.view.exit_code = returncode
-            self.view.running = False
+            self.view.set_running(None)
             self.exited.set()
 
 
@@ -238,6 +158,7 @@ class TerminalService:
         self._nursery = nursery
         self._on_change = on_change
         self._terminals: dict[str, _Terminal] = {}
+        self._views: deque[TerminalView] = deque(maxlen=VIEWS)
         self._starting = 0
         self._closed = False
 
@@ -245,6 +166,11 @@ class TerminalService:
     def running(self) -> list[TerminalView]:
         """The terminals whose command runs, oldest first."""
         return [each.view for each in self._terminals.values() if each.view.running]
+
+    @property
+    def views(self) -> list[TerminalView]:
+        """The last `VIEWS` terminals, oldest first, running or not."""
+        return list(self._views)
 
     async def create(self, params: dict[str, Any]) -> dict[str, Any]:
         """``terminal/create``: returns ``{"terminalId": id}`` once the command runs.
@@ -365,6 +291,7 @@ class TerminalService:
     def _forget(self, terminal: _Terminal) -> None:
         if terminal.released and terminal.command is None:
             self._terminals.pop(terminal.view.terminal_id, None)
+            terminal.tail.cut(SHOWN_LIMIT)  # only the user can look at it now
 
     def _check_open(self) -> None:
         if self._closed:
@@ -395,7 +322,9 @@ class TerminalService:
             await command.wait_started()
             self._check_open()
             terminal.command = command
+            terminal.view.set_running(command.terminate)
             self._terminals[terminal.view.terminal_id] = terminal
+            self._views.append(terminal.view)
             self._on_change(terminal.view)
             task_status.started()
             terminal.finish(await self._read_to_end(terminal, command))

@@ -417,6 +417,7 @@ class TerminalState:
         turn: number of the turn in which it was last heard of.
         shown_by: the entry that shows it, if any does yet.
         own: the client runs it; what the agent says of it is not believed.
+        elapsed: seconds it has run, as far as the client knows; else 0.
         decoder: holds the bytes of a character that is not complete yet.
     """
 
@@ -431,6 +432,7 @@ class TerminalState:
     turn: int = 0
     shown_by: Entry | None = None
     own: bool = False
+    elapsed: float = 0.0
     decoder: codecs.IncrementalDecoder | None = field(default=None, repr=False)
 
 
