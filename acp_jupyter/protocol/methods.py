@@ -47,6 +47,11 @@ AGENT_METHODS: Final = _table(
     Method("session/cancel", notification=True),
     Method("session/set_mode"),
     Method("session/set_config_option"),
+    # Not stable yet:
+    Method("session/fork", needs=("sessionCapabilities", "fork")),
+    Method("providers/list", needs=("providers",)),
+    Method("providers/set", needs=("providers",)),
+    Method("providers/disable", needs=("providers",)),
 )
 """What a client may call, by name."""
 
