@@ -452,33 +452,9 @@ class Link:
     def _askers(
         self, cell: CellContext, session: Session
     ) -> tuple[WidgetAsker | None, list[Asker]]:
-        host = self._host
-        widgets: WidgetAsker | None = None
-        askers: list[Asker] = []
-        for way in cell.frontend.ask:
-            if way == "widgets" and host.tap is not None:
-                from ..questions.widget import WidgetAsker
+        from .asking import askers
 
-                widgets = WidgetAsker(
-                    host.tap,
-                    host.portal.run_soon,
-                    cell.context,
-                    cwd=session.cwd,
-                    refresh=session.refresh,
-                )
-                askers.append(widgets)
-            elif way == "terminal":
-                from ..questions.terminal import TerminalAsker
-
-                askers.append(TerminalAsker(cwd=session.cwd, label=self.label))
-            elif way == "stdin":
-                from ..questions.stdin import StdinAsker
-
-                asker = StdinAsker(
-                    host.kernel, cell.parent, cell.ident, cwd=session.cwd, label=self.label
-                )
-                askers.append(asker)
-        return widgets, askers
+        return askers(self._host, cell, cwd=session.cwd, label=self.label, refresh=session.refresh)
 
 
 class _Shown:
