@@ -11,6 +11,8 @@
     ├── AgentError                the agent as a process (``stderr`` holds its last lines)
     │   ├── AgentNotFound         the command could not be started
     │   ├── AgentExited           the process, or its output, ended
+    │   │   └── ConnectionLost    the connection to a remote agent ended
+    │   ├── ConnectionFailed      a remote agent was not reached, or it refused the connection
     │   ├── AgentUnresponsive     it does not read, or does not stop
     │   ├── AgentCrashLoop        it crashed too often to start it again unasked
     │   └── VersionMismatch       no protocol version in common
@@ -40,6 +42,8 @@ __all__ = [
     "AgentUnresponsive",
     "AuthenticationRequired",
     "CheckFailed",
+    "ConnectionFailed",
+    "ConnectionLost",
     "ErrorCode",
     "LineTooLong",
     "LocalProtocolError",
@@ -158,6 +162,22 @@ class AgentExited(AgentError):
     ) -> None:
         super().__init__(message, remedy=remedy, stderr=stderr)
         self.returncode = returncode
+
+
+class ConnectionLost(AgentExited):
+    """The connection to a remote agent ended, with what was under way on it."""
+
+
+class ConnectionFailed(AgentError):
+    """A remote agent could not be reached, or refused the connection.
+
+    Args:
+        status: the HTTP status that it answered with; ``None`` without an answer.
+    """
+
+    def __init__(self, message: str, *, remedy: str = "", status: int | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.status = status
 
 
 class AgentUnresponsive(AgentError):

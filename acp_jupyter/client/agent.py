@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -16,18 +17,16 @@ import trio
 
 from ..connection.connection import LOG_LINE, Connection, LogLine
 from ..connection.environment import child_environment, redact, secret_values
-from ..connection.stdio import StdioTransport, open_stdio
+from ..connection.stdio import open_stdio
+from ..connection.transport import Transport
 from ..errors import (
     ACPError,
     AgentError,
     AgentExited,
     AgentUnresponsive,
-    AuthenticationRequired,
     ErrorCode,
     LineTooLong,
     Refusal,
-    RemoteProtocolError,
-    UsageError,
     VersionMismatch,
 )
 from ..protocol import dialects, elicitation, jsonrpc, outgoing, recording
@@ -40,6 +39,7 @@ from ..services.recording import Connection as Recording
 from ..services.recording import Recorder
 from ..services.remembered import Remembered, agent_digest
 from ..services.replay import Replay
+from .lifecycle import Lifecycle
 from .session import Session
 
 JSON = Any
@@ -70,6 +70,7 @@ class Agent:
         spec: how it was started.
         initialized: what it said of itself; set once it is ready.
         sessions: by session id.
+        lifecycle: opens, lists and ends them.
         ended: set when its process is gone.
         error: why it ended; ``None`` if it was closed on purpose.
         recording: who records what is said; ``None`` where nobody does.
@@ -102,12 +103,13 @@ class Agent:
             self.recording.on_failure = self._tell_not_recorded
         self.initialized: dialects.Initialized | None = None
         self.sessions: dict[str, Session] = {}
+        self.lifecycle = Lifecycle(self)
         self.ended = trio.Event()
         self.error: ACPError | None = None
         self.capabilities: dict[str, Any] = {}
         self._client_version = client_version
         self._connection: Connection | None = None
-        self._transport: StdioTransport | None = None
+        self._transport: Transport | None = None
         self._nursery: trio.Nursery | None = None
         self._stop = trio.Event()
         self._grace = CLOSE_GRACE
@@ -195,17 +197,12 @@ class Agent:
         transport = self._transport
         assert transport is not None
         with trio.move_on_after(0.5):
-            await transport.wait_exited()
+            await transport.wait_ended()
         code = transport.returncode
         if self.recording is not None:
             self.recording.exit(code, transport.stderr_tail(STDERR_RECORDED))
         during = "during this turn" if any(s.running for s in self.sessions.values()) else ""
-        if code is None:
-            what = f"agent {self.spec.name!r} closed its standard output {during}".rstrip()
-        elif code < 0:
-            what = f"agent {self.spec.name!r} was ended by signal {-code} {during}".rstrip()
-        else:
-            what = f"agent {self.spec.name!r} exited with code {code} {during}".rstrip()
+        what = f"agent {self.spec.name!r} {transport.ending()} {during}".rstrip()
         if during:
             what += "; the output above is kept"
             remedy = "Run the cell again to start the agent again."
@@ -239,7 +236,8 @@ class Agent:
             "fs": {"readTextFile": True, "writeTextFile": True},
             "terminal": policy.may_run_commands or self.replay is not None,
             "elicitation": {"form": {}, "url": {}},
-            "session": {"configOptions": {"boolean": {}}},
+            "session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}},
+            "plan": {},
         }
         asked = self.spec.protocol
         info = {"name": "acp-jupyter", "title": "Jupyter", "version": self._client_version}
@@ -270,72 +268,17 @@ class Agent:
             self.recording.title = initialized.title or initialized.name
             self.recording.version = initialized.agent_version
 
-    async def new_session(self, cwd: str, *, policy: Policy) -> Session:
-        """Open a session in ``cwd`` (absolute).
-
-        Raises:
-            AuthenticationRequired: the user has to log in first.
-            ACPError: it failed.
-        """
-        params = {"cwd": cwd, "mcpServers": []}
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """While a session is opened whose id is not known yet: what comes for it waits."""
         self._opening += 1
         try:
-            answer = await self.request("session/new", params)
-            state = dialects.session_state(answer)
-            ident = dialects.session_id_of({"sessionId": state.session_id})
-        except AuthenticationRequired as error:
-            error.remedy = error.remedy or self._how_to_log_in()
-            raise
-        except Refusal as error:
-            raise RemoteProtocolError(
-                "the agent's answer to session/new has no usable session id",
-                remedy="`%acp log` shows it; the agent needs a fix.",
-            ) from error
+            yield
         finally:
             self._opening -= 1
-        session = self._add_session(ident, cwd, policy)
-        session.reducer.session_state(state)
-        self._hand_over(session)
-        return session
 
-    def _how_to_log_in(self) -> str:
-        methods = self.initialized.auth_methods if self.initialized is not None else []
-        names = [str(method["name"])[:80] for method in methods[:10]]
-        offered = f" It offers: {', '.join(names)}." if names else ""
-        return (
-            "Log in with the agent's own command line in a terminal, or set its API key in the "
-            f"environment of Jupyter, then connect again.{offered}"
-        )
-
-    async def load_session(self, session_id: str, cwd: str, *, policy: Policy) -> Session:
-        """Open an earlier session again, its history replayed into the transcript (C15).
-
-        Raises:
-            UsageError: the agent cannot load sessions.
-            ACPError: it failed; the session is not open.
-        """
-        if not self.offers("session/load"):
-            raise UsageError(f"agent {self.spec.name!r} cannot load sessions")
-        session = self._add_session(session_id, cwd, policy)
-        session.reducer.begin_history()
-        params = {"sessionId": session_id, "cwd": cwd, "mcpServers": []}
-        history = None
-        try:
-            answer = await self.request("session/load", params)
-        except ACPError:
-            del self.sessions[session_id]
-            raise
-        finally:
-            history = session.reducer.end_history()
-        if not answer and history is None and self.version == 1:
-            # The protocol wants a replay; agents on the Python SDK say "no such session" like this.
-            del self.sessions[session_id]
-            raise AgentError("the agent answered session/load with nothing and replayed nothing")
-        session.reducer.session_state(dialects.session_state(answer))
-        session.loaded = True
-        return session
-
-    def _add_session(self, ident: str, cwd: str, policy: Policy) -> Session:
+    def add_session(self, ident: str, cwd: str, policy: Policy) -> Session:
+        """Know a session, whatever the agent says of it."""
         assert self._nursery is not None
         session = Session(
             self,
@@ -357,7 +300,7 @@ class Agent:
         self.sessions[ident] = session
         return session
 
-    def _hand_over(self, session: Session) -> None:
+    def hand_over(self, session: Session) -> None:
         """Give a new session the updates that came before it was known."""
         events, self._events = self._events, []
         for event in events:

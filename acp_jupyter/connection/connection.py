@@ -21,7 +21,7 @@ import trio
 
 from ..errors import (
     ACPError,
-    AgentExited,
+    AgentError,
     AgentUnresponsive,
     AuthenticationRequired,
     ErrorCode,
@@ -32,6 +32,7 @@ from ..errors import (
 )
 from ..protocol import elicitation, jsonrpc
 from ..protocol.methods import CANCEL_REQUEST
+from .transport import Stream
 
 JSON = Any
 
@@ -58,15 +59,6 @@ SERVED: ContextVar[int | str | None] = ContextVar("SERVED", default=None)
 Tap = Callable[[float, bool, bytes], object]
 """Called with each whole line before it is acted on: when it came (one time for all lines that were
 read together), and whether it was sent by us."""
-
-
-class Transport(Protocol):
-    """A stream of bytes to the agent and back; ``b""`` from `receive_some` is its end."""
-
-    async def receive_some(self) -> bytes: ...
-
-    async def send_all(self, data: bytes) -> None:
-        """Raises `AgentExited` where nobody reads any more."""
 
 
 class Handler(Protocol):
@@ -133,7 +125,7 @@ class Connection:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: Stream,
         handler: Handler,
         *,
         clock: Callable[[], float],
@@ -280,7 +272,7 @@ class Connection:
             if data:
                 try:
                     await self._transport.send_all(data)
-                except AgentExited as error:
+                except AgentError as error:
                     # The reader sees the end of the stream too, and says more about it; only an
                     # agent that lives on with its stdin closed leaves it to us.
                     await trio.sleep(END_GRACE)

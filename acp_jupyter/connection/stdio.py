@@ -211,11 +211,26 @@ class StdioTransport:
             with trio.move_on_after(DRAIN_TIME):  # the pipe breaks a moment before the report
                 await self.wait_exited()
             raise AgentExited(
-                f"agent {self._name!r} {self._describe_end()}",
+                f"agent {self._name!r} {self._describe_end()}.",
                 remedy="Run the cell again to start the agent again.",
                 stderr=self.stderr_tail(),
                 returncode=self._returncode,
             ) from error
+
+    async def wait_ended(self) -> None:
+        """`wait_exited`, by the name that all transports have for it."""
+        await self.wait_exited()
+
+    def ending(self) -> str:
+        """How it ended, see `transport.Transport`."""
+        code = self._returncode
+        if code is None:
+            return "closed its standard output"
+        return f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
+
+    @property
+    def failure(self) -> None:
+        """Its status and its standard error say why it ended."""
 
     async def wait_exited(self) -> int:
         """Wait until the agent has ended and its standard error is read; returns the status."""
@@ -261,10 +276,7 @@ class StdioTransport:
         return os.path.basename(self.argv[0])
 
     def _describe_end(self) -> str:
-        code = self._returncode
-        if code is None:
-            return "closed its standard input."
-        return f"was ended by signal {-code}." if code < 0 else f"exited with code {code}."
+        return "closed its standard input" if self._returncode is None else self.ending()
 
     def _command(self, command: bytes) -> None:
         if self._pipes.lifeline >= 0:
