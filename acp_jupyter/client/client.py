@@ -174,7 +174,7 @@ class Client:
                 remedy="Run `%acp restart` to start it once more, or `%acp log` to see why.",
                 stderr=dead.stderr_tail(),
             )
-        loadable = old.session_id if dead.offers("session/load") else None
+        loadable = old.session_id if dead.lifecycle.reopens else None
         try:
             session = await self._start(
                 dead.spec, old.cwd, loadable, limit, policy=old.permissions.policy
@@ -247,19 +247,19 @@ class Client:
         with trio.move_on_after(limit if limit is not None else float("inf")):
             if session_id is not None:
                 try:
-                    session = await agent.load_session(session_id, cwd, policy=policy)
+                    session = await agent.lifecycle.reopen(session_id, cwd, policy=policy)
                     self.on_session(agent, session)
                     return session
                 except ACPError as error:
                     if not agent.alive:
                         raise
-                    session = await agent.new_session(cwd, policy=policy)
+                    session = await agent.lifecycle.new(cwd, policy=policy)
                     self.on_session(agent, session)
                     session.reducer.notice(
                         "load", f"The session could not be loaded: {error.message}"
                     )
                     return session
-            session = await agent.new_session(cwd, policy=policy)
+            session = await agent.lifecycle.new(cwd, policy=policy)
             self.on_session(agent, session)
             return session
         raise AgentError(
