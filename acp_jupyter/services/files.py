@@ -35,6 +35,9 @@ from .roots import Located, Roots, refusing
 
 __all__ = [
     "ABSENT",
+    "WHOLE_LIMIT",
+    "WINDOW_LIMIT",
+    "Changed",
     "Content",
     "FileAccess",
     "FileBackend",
@@ -44,6 +47,8 @@ __all__ = [
     "NotText",
     "Version",
     "read_window",
+    "slices",
+    "too_large",
 ]
 
 WHOLE_LIMIT: Final = 10 * 2**20
@@ -104,6 +109,17 @@ class NotText(Refusal):
     """The file is there, but is not text, or is too large, to be served."""
 
 
+class Changed(Refusal):
+    """The file is not as the agent saw it last: the write was not made.
+
+    Args:
+        what: what became of the file.
+    """
+
+    def __init__(self, what: str = "changed on disk") -> None:
+        super().__init__(f"the file {what} since it was read; read it again")
+
+
 class FileBackend(Protocol):
     """Where files are read and written: the disk, or whoever else holds the open document."""
 
@@ -133,7 +149,8 @@ class FileBackend(Protocol):
             expected: the version that is to be replaced; ``None`` for any.
 
         Raises:
-            Refusal: it cannot be written, or is not the expected version; it is as it was.
+            Changed: it is not the expected version; it is as it was.
+            Refusal: it cannot be written; it is as it was.
         """
 
 
@@ -218,7 +235,7 @@ def _after_line(block: bytes, start: int, count: int) -> int:
     return start
 
 
-def _slices(data: bytes) -> Iterator[bytes]:
+def slices(data: bytes) -> Iterator[bytes]:
     for start in range(0, len(data), BLOCK):
         yield data[start : start + BLOCK]
 
@@ -266,16 +283,16 @@ class LocalFiles:
                 if len(data) <= WHOLE_LIMIT:
                     version = _version(fd, hashlib.sha256(data).digest(), len(data))
                     if line is not None or limit is not None:
-                        data = read_window(_slices(data), line or 1, limit, WHOLE_LIMIT) or b""
+                        data = read_window(slices(data), line or 1, limit, WHOLE_LIMIT) or b""
                     return Content(_decode(data, version.size), version)
                 size = os.fstat(fd).st_size  # it grows
             if line is None and limit is None:
-                raise NotText(_too_large(size))
+                raise NotText(too_large(size))
             file.seek(0)
             blocks = iter(lambda: b"" if given_up.is_set() else file.read(BLOCK), b"")
             window = read_window(blocks, line or 1, limit, WINDOW_LIMIT)
             if window is None:
-                raise NotText(_too_large(size))
+                raise NotText(too_large(size))
             return Content(_decode(window, size), _version(fd, None))
 
     def _write(self, located: Located, data: bytes, expected: Version | None) -> Version:
@@ -302,7 +319,7 @@ class LocalFiles:
                 os.fsync(fd)
                 version = _version(fd, hashlib.sha256(data).digest())
             if _identity(_status(parent, name)) != _identity(before):
-                raise _changed()
+                raise Changed
             os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
         except BaseException:
             os.unlink(temporary, dir_fd=parent)
@@ -315,7 +332,7 @@ class LocalFiles:
             fd = self.roots.open_child(parent, (name,), os.O_RDWR)
         except FileNotFoundError:
             if expected is not None and not expected.matches(ABSENT):
-                raise _changed("was deleted") from None
+                raise Changed("was deleted") from None
             return None
         with open(fd, "rb") as file:
             status = os.fstat(fd)
@@ -324,7 +341,7 @@ class LocalFiles:
                 if expected.digest is not None and expected.size == status.st_size:
                     digest = hashlib.file_digest(file, "sha256").digest()
                 if not expected.matches(_version(fd, digest)):
-                    raise _changed()
+                    raise Changed
             return status
 
 
@@ -382,15 +399,11 @@ def _decode(data: bytes, size: int) -> str:
         raise NotText(f"the file is not valid UTF-8. {hint}") from error
 
 
-def _too_large(size: int) -> str:
+def too_large(size: int) -> str:
     return (
         f"the file has {size} bytes, more than the {WHOLE_LIMIT} that are served at once; read it "
         f"with line and limit, in windows of up to {WINDOW_LIMIT} bytes"
     )
-
-
-def _changed(what: str = "changed on disk") -> Refusal:
-    return Refusal(f"the file {what} since it was read; read it again")
 
 
 # -- the service ----------------------------------------------------------------------------------
@@ -404,6 +417,8 @@ class FileService:
         ask: puts a question about a protected file to the user; ``None`` where nobody can answer.
         observe: called on trio's thread with what became of each request.
         restrict: why a file is asked for that is not protected, or ``None``: rules of the user's.
+        conflict: called with the path, the text that is there (``None`` if there is no text) and
+            the one that the agent meant to write, when the file had changed in between.
 
     Attributes:
         missing_is_empty: a file that is not there is read as an empty one, for an agent that takes
@@ -417,7 +432,9 @@ class FileService:
         ask: Callable[[FileAccess], Awaitable[bool]] | None = None,
         observe: Callable[[FileEvent], None],
         restrict: Callable[[Operation, str], str | None] = lambda _operation, _path: None,
+        conflict: Callable[[str, str | None, str], None] = lambda _path, _there, _wanted: None,
     ) -> None:
+        self._conflict = conflict
         self._backend = backend
         self._ask = ask
         self._observe = observe
@@ -487,6 +504,23 @@ class FileService:
         text = params.get("content")
         if type(text) is not str:
             raise Refusal("content must be a string")
+        try:
+            await self._write_text(located, text)
+        except Changed:
+            await self._tell_conflict(located, text)
+            raise
+        return text
+
+    async def _tell_conflict(self, located: Located, wanted: str) -> None:
+        """Both versions are the user's to see: neither is to be lost by what comes next."""
+        there = None
+        try:
+            there = (await self._backend.read(located)).text
+        except Refusal:
+            pass  # deleted, or no text: there is the agent's version to see
+        self._conflict(located.path, there, wanted)
+
+    async def _write_text(self, located: Located, text: str) -> None:
         approved = None
         reason = self._reason_to_ask("write", located)
         if reason is not None:
@@ -495,7 +529,6 @@ class FileService:
             expected = approved or self._seen.get(located.path)
             version = await self._backend.write(located, text, expected=expected)
             self._remember(located, version)
-        return text
 
     async def _consent_to_write(self, located: Located, reason: str, text: str) -> Version | None:
         """Ask; returns the version that the user saw, and that alone may be replaced."""
@@ -511,7 +544,7 @@ class FileService:
             version = ABSENT
         seen = self._seen.get(located.path)
         if seen is not None and version is not None and not seen.matches(version):
-            raise _changed()
+            raise Changed
         await self._consent(FileAccess("write", located.path, reason, old_text, text))
         return version
 
