@@ -19,6 +19,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from .commands.base import no_arguments
 from .commands.connection import ConnectionCommands
 from .commands.options import OptionCommands
+from .commands.terminals import TerminalCommands
 from .commands.turns import TurnCommands
 from .errors import UsageError
 from .session.limits import Limits
@@ -32,7 +33,7 @@ CELL_OPTIONS = ("--session", "--out", "--timeout", "--attach", "--budget", "--to
 
 
 @magics_class
-class AcpMagics(ConnectionCommands, TurnCommands, OptionCommands):
+class AcpMagics(ConnectionCommands, TurnCommands, TerminalCommands, OptionCommands):
     """The magics ``%acp`` and ``%%acp``; made as `Commands` are."""
 
     @line_magic

@@ -25,6 +25,7 @@ from ..services.agents import AgentSpec, from_command
 from ..session.attachments import Prompt
 from ..session.limits import Limits
 from .surroundings import ipython
+from .terminal import Terminal
 from .turn import Turn, last_turn
 
 if TYPE_CHECKING:
@@ -335,6 +336,12 @@ class Session:
     async def aset_option(self, name: str, value: str | bool) -> None:
         """`set_option`, for ``await``."""
         await self.agent._acall(self._set_option, name, value)
+
+    @property
+    def terminals(self) -> list[Terminal]:
+        """The commands that the agent runs here, and the last that have ended, oldest first."""
+        portal = self.agent._host.portal
+        return [Terminal(view, portal) for view in self._live.terminals.views]
 
     @property
     def commands(self) -> list[dict[str, Any]]:

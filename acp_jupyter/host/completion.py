@@ -87,6 +87,8 @@ def _acp(line: str, cursor: int, agents: Mapping[str, object]) -> Completion:
         return _matching(words[-1], cursor, [*known_names(agents), "--cwd", "--"], "agent")
     if words[1] == "permissions" and len(words) == 3:
         return _matching(words[-1], cursor, ["ask", "deny", "allow"], "policy")
+    if words[1] == "terminals" and len(words) == 3:
+        return _matching(words[-1], cursor, ["stop", "attach"], "command")
     if words[1] == "help":
         return _matching(words[-1], cursor, acp_commands(), "command")
     return Completion(cursor)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .recordings import Recordings
     from .report import Reporter
     from .settings import ACPJupyter
+    from .terminals import Terminals
 
 SHUTDOWN_LIMIT: Final = 2.0
 """Seconds for all agents to end when the kernel does; Jupyter kills it after 5."""
@@ -103,6 +104,13 @@ class Host:
         from .mentions import PictureFolder
 
         return PictureFolder()
+
+    @cached_property
+    def terminals(self) -> Terminals:
+        """The commands that agents run, for their user."""
+        from .terminals import Terminals
+
+        return Terminals(self)
 
     def gather(
         self,

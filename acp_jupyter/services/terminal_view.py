@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import codecs
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -103,7 +104,7 @@ class TerminalView:
         exit_code: ``None`` while it runs, and when a signal ended it.
         signal: name of that signal, such as ``SIGTERM``.
         running: whether the command runs.
-        started: when it started, on trio's clock.
+        started: when it started, in `time.monotonic` seconds.
         ended: when it ended; ``None`` while it runs.
     """
 
@@ -114,7 +115,7 @@ class TerminalView:
         self.exit_code: int | None = None
         self.signal: str | None = None
         self.running = True
-        self.started = trio.current_time()
+        self.started = time.monotonic()
         self.ended: float | None = None
         self.tail = tail
         self._stop: Callable[[], None] | None = None
@@ -140,8 +141,8 @@ class TerminalView:
 
     @property
     def elapsed(self) -> float:
-        """Seconds that the command runs, or ran. On trio's thread."""
-        return (trio.current_time() if self.ended is None else self.ended) - self.started
+        """Seconds that the command runs, or ran."""
+        return (time.monotonic() if self.ended is None else self.ended) - self.started
 
     def stop(self) -> bool:
         """The user ends the command, and all that it started; whether it ran.
@@ -157,9 +158,9 @@ class TerminalView:
         """By the service: the command runs from now on, and is stopped so; ``None``: it does not
         run any more."""
         if stop is not None:
-            self.started = trio.current_time()
+            self.started = time.monotonic()
         elif self.ended is None:
-            self.ended = trio.current_time()
+            self.ended = time.monotonic()
             self.running = False
         self._stop = stop
         self.tail.wake()

@@ -1,0 +1,253 @@
+"""The commands that agents run, as the user of a notebook gets at them: list, stop, attach.
+
+Attaching is done by a program in any terminal of the same user on the same machine
+(`acp-jupyter attach`), over a Unix socket of this process. The rules:
+
+* The socket is made when somebody asks for it, under a name that cannot be guessed, in a new
+  directory that only this user can enter; the peer's user is looked at besides. Both go with the
+  process.
+* Nothing can be typed into a command; all that a peer can ask for is its end.
+* What a command writes reaches a terminal only as `rendering.terminal_text` lets it through.
+
+The messages are lines of JSON. From the program: ``{"terminal": 3}`` at first, then ``{"stop":
+true}`` any number of times. To it: ``{"title": …}``, ``{"text": …}`` any number of times and
+``{"end": …}``, or ``{"error": …}``. All runs on the trio thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shlex
+import socket
+import struct
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from ..errors import UsageError
+from ..rendering.characters import one_line, visible
+from ..rendering.terminal_text import TerminalText
+from ..rendering.words import seconds
+
+if TYPE_CHECKING:
+    from ..services.terminal_view import TerminalView
+    from .host import Host
+
+LONGEST_PATH: Final = 100
+"""Bytes of a socket's path: 104 on macOS, 108 on Linux, with a null at the end."""
+
+LONGEST_LINE: Final = 1000
+"""Bytes of what a peer says at once."""
+
+PEERS: Final = 16
+"""Programs that are attached at the same time."""
+
+
+class Terminals:
+    """See the module.
+
+    Args:
+        host: whose agents' commands they are.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._path = ""
+        self._peers = 0
+
+    def views(self) -> list[TerminalView]:
+        """The commands of all agents, oldest first: those that run, and the last that ended."""
+        found = [
+            view
+            for link in self._host.all_links()
+            for session in (link.agent.sessions.values() if link.agent is not None else ())
+            for view in session.terminals.views
+        ]
+        return sorted(found, key=lambda view: view.number)
+
+    def find(self, number: int) -> TerminalView:
+        """A command by its number.
+
+        Raises:
+            UsageError: there is none.
+        """
+        for view in self.views():
+            if view.number == number:
+                return view
+        raise UsageError(
+            f"there is no terminal {number} in this kernel", remedy="`%acp terminals` lists them."
+        )
+
+    def stop(self, number: int) -> TerminalView:
+        """End a command, and all that it started.
+
+        Raises:
+            UsageError: there is no such command, or it does not run any more.
+        """
+        view = self.find(number)
+        if not view.stop():
+            raise UsageError(f"the command of terminal {number} has ended already")
+        return view
+
+    def attach(self, number: int) -> str:
+        """The command line that shows a command's output in a terminal of this machine.
+
+        Raises:
+            UsageError: there is no such command.
+        """
+        self.find(number)
+        if not self._path:
+            self._listen()
+        # -P: the folder that the terminal happens to be in is an agent's to write.
+        argv = [sys.executable, "-P", "-m", "acp_jupyter.cli", "attach", self._path, str(number)]
+        return shlex.join(argv)
+
+    def _listen(self) -> None:
+        path = _new_path(self._host.environ.get("XDG_RUNTIME_DIR", ""))
+        listener = socket.socket(socket.AF_UNIX)
+        try:
+            listener.bind(path)
+            os.chmod(path, 0o600)
+            listener.listen(PEERS)
+            self._host.portal.submit(self._serve, listener, path)
+        except BaseException:
+            listener.close()
+            _remove(path)
+            raise
+        self._path = path
+
+    async def _serve(self, listener: socket.socket, path: str) -> None:
+        """Task: answer programs until the portal ends."""
+        try:
+            opened = trio.SocketListener(_as_trio(listener))
+            await trio.serve_listeners(self._answer, [opened])
+        finally:
+            self._path = ""
+            listener.close()
+            _remove(path)
+
+    async def _answer(self, stream: trio.SocketStream) -> None:
+        if self._peers >= PEERS or not _is_own(stream.socket):
+            return
+        self._peers += 1
+        try:
+            async with stream, trio.open_nursery() as nursery:
+                requests = _Lines(stream)
+                try:
+                    view = self.find(_number(await requests.read()))
+                except UsageError as error:
+                    await _send(stream, error=str(error))
+                    return
+                nursery.start_soon(_take_requests, requests, view, nursery.cancel_scope)
+                await _show(stream, view)
+                nursery.cancel_scope.cancel()
+        except* (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the program was ended
+        finally:
+            self._peers -= 1
+
+
+async def _show(stream: trio.SocketStream, view: TerminalView) -> None:
+    """Send what a command has written and writes, to its end."""
+    command = visible(shlex.join(view.argv))
+    await _send(stream, title=f"$ {command}\n", place=one_line(view.cwd, 1000))
+    text = TerminalText()
+    position = 0
+    while True:
+        running = view.running
+        data, lost = view.tail.since(position)
+        position += lost + len(data)
+        if lost:
+            await _send(stream, text="[… output left out …]\r\n")
+        shown = text.feed(data, final=not running)
+        if shown:
+            await _send(stream, text=shown)
+        if not running and not data:
+            break
+        if not (data or lost or not view.running):
+            await view.tail.wait()
+    await _send(stream, end=ending(view))
+
+
+def ending(view: TerminalView) -> str:
+    """``exit status 0 after 3.2 s``, or that it runs."""
+    if view.running:
+        return f"running for {seconds(view.elapsed)}"
+    how = f"ended by {view.signal}" if view.signal else f"exit status {view.exit_code}"
+    return f"{how} after {seconds(view.elapsed)}"
+
+
+async def _take_requests(lines: _Lines, view: TerminalView, scope: trio.CancelScope) -> None:
+    while request := await lines.read():
+        if request.get("stop") is True:
+            view.stop()
+    scope.cancel()  # the program has gone
+
+
+class _Lines:
+    """The lines of a peer, read as JSON objects; nothing at its end and from what is none."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._unread = b""
+
+    async def read(self) -> dict[str, Any]:
+        while b"\n" not in self._unread:
+            data = await self._stream.receive_some(LONGEST_LINE)
+            if not data or len(self._unread) > LONGEST_LINE:
+                return {}
+            self._unread += data
+        line, self._unread = self._unread.split(b"\n", 1)
+        try:
+            value = json.loads(line)
+        except ValueError:
+            return {}
+        return value if isinstance(value, dict) else {}
+
+
+def _number(request: dict[str, Any]) -> int:
+    number = request.get("terminal")
+    return number if type(number) is int else 0
+
+
+async def _send(stream: trio.SocketStream, **message: str) -> None:
+    await stream.send_all(json.dumps(message).encode() + b"\n")
+
+
+def _new_path(runtime: str) -> str:
+    """A path for a socket, in a new directory that only its owner can enter."""
+    usable = os.path.isabs(runtime) and os.access(runtime, os.W_OK | os.X_OK)
+    for place in (runtime if usable else None, None, "/tmp"):  # noqa: S108
+        directory = tempfile.mkdtemp(prefix="acp-", dir=place)
+        path = os.path.join(directory, secrets.token_hex(8))
+        if len(os.fsencode(path)) <= LONGEST_PATH:
+            return path
+        os.rmdir(directory)
+    raise UsageError("no path is short enough for a socket")
+
+
+def _as_trio(listener: socket.socket) -> Any:
+    listener.setblocking(False)
+    return trio.socket.from_stdlib_socket(listener)
+
+
+def _is_own(peer: Any) -> bool:
+    """Whether the peer runs for this user, where the system tells (the directory's mode is what
+    keeps others out everywhere)."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return True
+    _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, option, 12))
+    return bool(uid == os.geteuid())
+
+
+def _remove(path: str) -> None:
+    for remove, name in ((os.unlink, path), (os.rmdir, os.path.dirname(path))):
+        try:
+            remove(name)
+        except OSError:
+            pass  # somebody cleared the temporary directory
