@@ -351,6 +351,12 @@ class Agent:
             self.replay.begin_request()
         return await self._open_connection().request(method, params)
 
+    async def wait_gone(self) -> ACPError:
+        """Wait until the connection has ended; returns why."""
+        connection = self._open_connection()
+        await connection.closed.wait()
+        return connection.error or AgentError(f"the connection to {self.name!r} was closed")
+
     def notify(self, method: str, params: JSON) -> None:
         method, params = outgoing.request(self.version, method, params)
         self._open_connection().notify(method, params)
@@ -468,6 +474,7 @@ class Agent:
         for session in self.sessions.values():
             if session.running:
                 session.notify_cancel()
+            session.work.fail(error)
         self._open_connection().fail_pending(error)
 
     def on_batch(self) -> None:

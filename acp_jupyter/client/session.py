@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, get_args
+from typing import Any, Final, Literal, Protocol, get_args
 
 import trio
 
@@ -56,6 +56,7 @@ from ..session.transcript import (
 from .options import set_option
 from .questions import Questions
 from .replayed import Replayed
+from .work import Work
 
 JSON = Any
 
@@ -94,6 +95,9 @@ class Peer(Protocol):
 
     async def request(self, method: str, params: JSON) -> JSON: ...
 
+    async def wait_gone(self) -> ACPError:
+        """Wait until the connection has ended; returns why."""
+
     def notify(self, method: str, params: JSON) -> None: ...
 
     def withdraw(self, method: str) -> None: ...
@@ -118,6 +122,7 @@ class Session:
             set by `Agent`.
         display_prefix: unique among all sessions, for display ids.
         recording: who records it, if anybody.
+        work: what its prompts wait for (version 2).
         loaded: it goes on from an earlier process of the agent's, by session/load.
     """
 
@@ -142,6 +147,8 @@ class Session:
         self.permissions = permissions
         self.transcript = Transcript()
         self.reducer = Reducer(self.transcript, version, agent=agent.name, session=session_id)
+        self._version = version
+        self.work = Work(self.reducer)
         self.on_change: Callable[[], None] = _nothing
         self.on_news: Callable[[], None] = _nothing
         self.elicitations = Elicitations(
@@ -215,6 +222,15 @@ class Session:
         """Whether a prompt turn is running."""
         return self._watchers is not None
 
+    @property
+    def activity(self) -> Literal["waiting", "working", "idle"]:
+        """What happens in it; agents of version 2 also work, or wait for the user, unasked."""
+        state = self.transcript.info.state
+        asked = self.permissions.pending or self.elicitations.pending
+        if asked or state == "requires_action":
+            return "waiting"
+        return "working" if self.running or state not in (None, "idle", "unknown") else "idle"
+
     # -- the prompt turn -----------------------------------------------------------------------
 
     async def prompt(
@@ -271,7 +287,7 @@ class Session:
                     watchers.start_soon(self._watch_time, limits.seconds)
                 params = {"sessionId": self.session_id, "prompt": list(blocks)}
                 try:
-                    result = await self.agent.request("session/prompt", params)
+                    result = await self._answered(params)
                 except ACPError as failure:
                     error = failure
                     await self._ask_to_visit(failure)
@@ -289,6 +305,11 @@ class Session:
                 self._tell_cancel(turn)
                 self._end("cancelled", "")
         return self._conclude(turn, result, error)
+
+    async def _answered(self, params: JSON) -> JSON:
+        if self._version == 1:
+            return await self.agent.request("session/prompt", params)
+        return await self.work.prompt(self.agent, params)
 
     def _conclude(self, turn: Turn, result: JSON, error: ACPError | None) -> Turn:
         """End the turn by the agent's answer, or by what came instead of one."""
@@ -379,7 +400,10 @@ class Session:
         watchers = self._watchers
         turn = self.transcript.turn
         if watchers is None or not turn.running:
-            return False
+            works = self.activity != "idle"  # of its own accord
+            if works:
+                self.notify_cancel()
+            return works
         if turn.cancel_requested:
             self._kill("the agent did not stop after the second interrupt and was ended")
         else:
@@ -517,6 +541,7 @@ class Session:
 
     def on_batch(self) -> None:
         """All that had arrived was applied."""
+        self.work.look()
         limited = self._limits is not NO_LIMITS and self._replayed is None
         if limited and self.running and not self._over_limit:
             self._check_limits()

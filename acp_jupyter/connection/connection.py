@@ -376,7 +376,8 @@ class Connection:
             text = f"the agent's answer to {pending.method} is malformed: {response.problem}"
             self._answer(pending, error=RemoteProtocolError(text, remedy="Send it again."))
         elif response.error is not None:
-            self._answer(pending, error=_request_error(pending.method, response.error))
+            what = f"the agent answered {pending.method} with an error"
+            self._answer(pending, error=request_error(what, response.error))
         else:
             self._answer(pending, result=response.result)
 
@@ -444,8 +445,13 @@ class Connection:
             self.close(error)
 
 
-def _request_error(method: str, error: dict[str, Any]) -> RequestError:
-    """The exception for a JSON-RPC error object; code and message may be of any type."""
+def request_error(what: str, error: dict[str, Any]) -> RequestError:
+    """The exception for a JSON-RPC error object; code and message may be of any type.
+
+    Args:
+        what: happened, in our words.
+        error: the object.
+    """
     code = error.get("code")
     code = code if type(code) is int else ErrorCode.INTERNAL_ERROR
     message = error.get("message")
@@ -457,7 +463,7 @@ def _request_error(method: str, error: dict[str, Any]) -> RequestError:
     elif type(data) is dict:
         inner = data.get("details", data.get("message"))
         detail = inner if type(inner) is str else ""
-    text = f"the agent answered {method} with an error: {message[:1000]} ({code})"
+    text = f"{what}: {message[:1000]} ({code})"
     if detail and detail not in message:
         text += f": {detail[:1000]}"
     if code == ErrorCode.AUTH_REQUIRED:

@@ -30,6 +30,9 @@ CAPABILITIES = {
 """Capabilities in words, by their path in the agent's answer to ``initialize``."""
 
 
+CONDITIONS = {"waiting": "waiting for your answer", "working": "working", "idle": "ready"}
+
+
 def agent_title(agent: Agent) -> str:
     """Name and version, as the agent says them; the user's own name for it otherwise."""
     found = agent.initialized
@@ -75,9 +78,7 @@ def state(agent: Agent | None, session: Session | None, policy: Policy) -> Facts
             ],
         )
     info = session.transcript.info
-    condition = "working" if session.running else "ready" if agent.alive else "ended"
-    if session.permissions.pending or session.elicitations.pending:
-        condition = "waiting for your answer"
+    condition = CONDITIONS[session.activity] if agent.alive else "ended"
     rows = [
         ("State", condition),
         ("Agent", agent_title(agent)),

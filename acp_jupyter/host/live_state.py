@@ -124,9 +124,7 @@ def session_status(agent: Agent | None, session: Session) -> str:
     """What happens in a session."""
     if agent is None or not agent.alive:
         return "ended"
-    if session.permissions.pending or session.elicitations.pending:
-        return "waiting"
-    return "working" if session.running else "idle"
+    return session.activity
 
 
 # -- parts ------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 from ..protocol.dialects import SessionState
+from ..protocol.v2 import Foreground
 from .cells import bounded, from_answer
 from .limits import cost_of
 from .messages import Messages
@@ -84,6 +85,7 @@ class Reducer:
 
     Attributes:
         proposes_cells: whether the code blocks of an answer are proposed as cells.
+        foreground: what waits for the end of the work that a prompt began (version 2).
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Reducer:
     ) -> None:
         self.transcript = transcript
         self.proposes_cells = False
+        self.foreground: Foreground | None = None
         self._agent = agent
         self._session = session
         self._version = version
@@ -120,6 +123,8 @@ class Reducer:
             self._replay.apply(update, now)
             return
         messages.tail = None
+        if self.foreground is not None:
+            self.foreground.take(update)
         if type(kind) is str:
             turn = self.transcript.turn
             if turn.first_chunk is None and turn.running and kind in _ANSWER:
@@ -395,7 +400,7 @@ class _Replay:
         self._reducer = Reducer(self.transcript, version)
 
     def apply(self, update: Dict, now: float) -> None:
-        self.count += 1
+        self.count += update.get("sessionUpdate") != "state_update"  # how things are, not were
         self._reducer.apply(update, now)
         if len(self.transcript.turn.entries) > 2 * HISTORY_KEPT:
             self.transcript.forget_early_entries(HISTORY_KEPT)
