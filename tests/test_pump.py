@@ -60,6 +60,10 @@ class SilentAgent:
     async def request(self, method: str, params: Any) -> Any:
         await trio.sleep_forever()
 
+    async def wait_gone(self) -> ACPError:
+        await trio.sleep_forever()
+        raise AssertionError
+
     def notify(self, method: str, params: Any) -> None: ...
 
     def withdraw(self, method: str) -> None: ...

@@ -93,6 +93,7 @@ def state(agent: Agent | None, session: Session | None, policy: Policy) -> Facts
         ("Options", _options(session)),
         ("Commands", " ".join(f"/{command['name']}" for command in info.commands[:50])),
         ("Context", _usage(session)),
+        ("Background", _background(session)),
         ("Permissions", _policy(agent, session)),
     ]
     return Facts(f"{agent_title(agent)}: {condition}", [row for row in rows if row[1]])
@@ -133,6 +134,25 @@ def _options(session: Session) -> str:
         f"{option.get('name') or option.get('id')}: {option.get('currentValue')}"
         for option in session.transcript.info.config_options
     )
+
+
+def _background(session: Session) -> str:
+    """What an agent of version 2 runs besides the work that is waited for."""
+    from ..rendering.characters import one_line
+    from ..rendering.words import terminal_command
+
+    transcript = session.transcript
+    words = []
+    for item in (transcript.info.background or [])[:20]:
+        call = transcript.tool_calls.get(str(item.get("toolCallId")))
+        terminal = transcript.terminals.get(str(item.get("terminalId")))
+        if terminal is not None and terminal.argv:
+            words.append(terminal_command(terminal))
+        elif call is not None:
+            words.append(call.title)
+        else:
+            words.append(str(item.get("type")))
+    return "; ".join(one_line(word, 100) for word in words)
 
 
 def _usage(session: Session) -> str:

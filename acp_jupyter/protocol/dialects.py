@@ -249,7 +249,11 @@ def _auth_methods(value: JSON) -> tuple[list[Dict], bool]:
 
 
 class SessionState(msgspec.Struct, frozen=True):
-    """What ``session/new``, ``load`` or ``resume`` said of a session; lists may be empty."""
+    """What ``session/new``, ``load``, ``resume`` or ``fork`` said of a session; lists may be empty.
+
+    ``commands`` is ``None`` where nothing was said of them (they come with the answer in version 2
+    only).
+    """
 
     session_id: str | None
     modes: list[Dict]
@@ -257,6 +261,7 @@ class SessionState(msgspec.Struct, frozen=True):
     config_options: list[Dict]
     models: list[Dict]
     current_model: str | None
+    commands: list[Dict] | None = None
 
 
 def session_state(result: JSON) -> SessionState:
@@ -270,6 +275,7 @@ def session_state(result: JSON) -> SessionState:
     models = result.get("models")
     models = models if type(models) is dict else {}
     session_id = result.get("sessionId")
+    commands = result.get("availableCommands")
     return SessionState(
         session_id=session_id if type(session_id) is str else None,
         modes=dicts(modes),
@@ -277,6 +283,7 @@ def session_state(result: JSON) -> SessionState:
         config_options=config_options(result.get("configOptions")),
         models=dicts(models.get("availableModels")),
         current_model=_text(models.get("currentModelId")) or None,
+        commands=dicts(commands) if type(commands) is list else None,
     )
 
 

@@ -201,7 +201,9 @@ def patch_text(item: Mapping[str, Any]) -> str:
 
 def change_line(change: Mapping[str, Any], cwd: str) -> str:
     """``move src/a.py → src/b.py``."""
-    path = one_line(words.relative(str(change.get("path") or ""), cwd))
+    if not isinstance(change.get("path"), str):
+        return one_line(words.pretty(dict(change)), 300)
+    path = one_line(words.relative(change["path"], cwd))
     if isinstance(change.get("oldPath"), str):
         path = f"{one_line(words.relative(change['oldPath'], cwd))} → {path}"
     kind = change.get("fileType")

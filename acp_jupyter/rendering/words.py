@@ -56,6 +56,7 @@ class Status(NamedTuple):
 STATUSES: Final = {
     "pending": Status("○", "pending"),
     "in_progress": Status("◐", "in progress", "busy"),
+    "paused": Status("◫", "paused"),
     "completed": Status("✓", "completed", "good"),
     "failed": Status("✗", "failed", "bad"),
     "cancelled": Status("⊘", "cancelled"),

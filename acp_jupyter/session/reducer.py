@@ -214,13 +214,15 @@ class Reducer:
         return entry
 
     def session_state(self, state: SessionState) -> None:
-        """Take over modes, options and models from a session/new, load or resume answer."""
+        """Take over what the answer to session/new, load, resume or fork says of the session."""
         info = self.transcript.info
         info.modes = state.modes or info.modes
         info.current_mode = state.current_mode or info.current_mode
         info.config_options = state.config_options or info.config_options
         info.models = state.models or info.models
         info.current_model = state.current_model or info.current_model
+        if state.commands is not None:
+            self._reports.commands(state.commands)
 
     # -- what the client did ----------------------------------------------------------------
 

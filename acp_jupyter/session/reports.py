@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ..protocol.dialects import config_options, dicts, identifier
+from ..protocol.v2 import background
 from .messages import add_part, parts
 from .transcript import (
     KEPT_RAW,
@@ -92,6 +93,10 @@ class Reports:
         items = body.get("entries", body.get("items"))
         text, uri = body.get("content", body.get("markdown")), body.get("uri", body.get("path"))
         if type(items) is not list and type(text) is not str and type(uri) is not str:
+            known = self.transcript.plans.get(ident)
+            if known is not None and type(plan) is dict:  # it is replaced, by what is shown raw
+                self._set_plan(known, [], None, None)
+                known.removed = True
             return False
         self._set_plan(self._plan_entry(ident), items, text, uri)
         return True
@@ -129,19 +134,19 @@ class Reports:
     def _commands(self, update: Dict) -> bool:
         if type(update.get("availableCommands")) is not list:
             return False
+        self.commands(dicts(update["availableCommands"]))
+        return True
+
+    def commands(self, offered: list[Dict]) -> None:
+        """Take over the slash commands; of a kind that nobody knows they are commands, too."""
         info = self.transcript.info
-        commands = [
-            command
-            for command in dicts(update["availableCommands"])
-            if type(command.get("name")) is str
-        ]
+        commands = [command for command in offered if type(command.get("name")) is str]
         if commands == info.commands:
-            return True
+            return
         info.commands = commands
         names = [f"/{command['name'][:80]}" for command in commands]
         text = f"{len(names)} slash commands" if len(names) != 1 else "1 slash command"
         self.notice("commands", text, detail=" ".join(names[:DETAIL_NAMES]), count=False)
-        return True
 
     def _current_mode(self, update: Dict) -> bool:
         mode = identifier(update.get("currentModeId"))
@@ -201,6 +206,7 @@ class Reports:
         if type(state) is not str:
             return False
         self.transcript.info.state = state
+        self.transcript.info.background = background(update)
         return state in STATES
 
     # -- notices ----------------------------------------------------------------------------

@@ -494,6 +494,7 @@ class SessionInfo:
     current_model: str | None = None
     usage: dict[str, Any] = field(default_factory=dict)
     state: str | None = None  # v2: running, idle, requires_action
+    background: list[dict[str, Any]] | None = None  # v2: runs besides; None if that is not told
     subagents: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
