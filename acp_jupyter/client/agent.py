@@ -33,12 +33,14 @@ from ..protocol import dialects, elicitation, jsonrpc, outgoing, recording
 from ..protocol.methods import CLIENT_METHODS, supports
 from ..protocol.recording import REPLAY_EVENT
 from ..services.agents import MISSING_IS_EMPTY, AgentSpec
+from ..services.notebooks import META
 from ..services.permissions import Permissions
 from ..services.policy import Policy
 from ..services.recording import Connection as Recording
 from ..services.recording import Recorder
 from ..services.remembered import Remembered, agent_digest
 from ..services.replay import Replay
+from ..services.workplace import Workplace
 from .lifecycle import Lifecycle
 from .session import Session
 
@@ -73,6 +75,7 @@ class Agent:
         lifecycle: opens, lists and ends them.
         ended: set when its process is gone.
         error: why it ended; ``None`` if it was closed on purpose.
+        workplace: what its sessions work on; set before the first is opened.
         recording: who records what is said; ``None`` where nobody does.
         replay: what its recording tells, where it is a replay.
         errors: the last lines of its standard error as they came, see `log`.
@@ -107,6 +110,7 @@ class Agent:
         self.ended = trio.Event()
         self.error: ACPError | None = None
         self.capabilities: dict[str, Any] = {}
+        self.workplace = Workplace()
         self._client_version = client_version
         self._connection: Connection | None = None
         self._transport: Transport | None = None
@@ -238,6 +242,7 @@ class Agent:
             "elicitation": {"form": {}, "url": {}},
             "session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}},
             "plan": {},
+            "_meta": {META: {"notebook": "text"}},  # what `fs/read_text_file` takes there
         }
         asked = self.spec.protocol
         info = {"name": "acp-jupyter", "title": "Jupyter", "version": self._client_version}
@@ -293,6 +298,7 @@ class Agent:
             recording=self.recording,
             replay=self.replay,
             apply_files=self.spec.replay is not None and self.spec.replay.apply_files,
+            workplace=self.workplace,
         )
         if self.initialized is not None and self.initialized.name in MISSING_IS_EMPTY:
             session.files.missing_is_empty = True

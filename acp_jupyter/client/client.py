@@ -19,6 +19,7 @@ from ..services.policy import Policy
 from ..services.policy_file import check_outside
 from ..services.recording import Recorder
 from ..services.replay import Tapes
+from ..services.workplace import Workplace
 from .agent import CLOSE_GRACE, DISCONNECT_GRACE, Agent
 from .session import Session
 
@@ -36,6 +37,7 @@ class Client:
 
     Attributes:
         policy: the permission policy for sessions opened from now on.
+        workplace: what its sessions work on; may be set before the first connect.
         current: the session that prompts go to; ``None`` before the first connect.
         on_session: called with each new session, before anything is shown of it.
         on_news: called when anything about its agents may have changed; must be cheap.
@@ -53,6 +55,7 @@ class Client:
         self._agents: list[Agent] = []
         self._crashes: deque[float] = deque(maxlen=CRASHES)
         self.policy = Policy()
+        self.workplace = Workplace()
         self.current: Session | None = None
         self.agent: Agent | None = None
         self.on_session: Callable[[Agent, Session], None] = _nothing
@@ -130,10 +133,79 @@ class Client:
             UsageError: nothing is connected.
             ACPError: it failed.
         """
-        await self.session(limit=limit)
+        check_outside(self.policy, [cwd, *self.workplace.roots])
+        return await self.open(lambda agent: agent.lifecycle.new(cwd, policy=self.policy), limit)
+
+    async def open(
+        self, opening: Callable[[Agent], Awaitable[Session]], limit: float | None
+    ) -> Session:
+        """Open a session of the current agent, which is started again if it has died.
+
+        Args:
+            opening: a way of its `lifecycle`.
+            limit: seconds for that; ``None`` waits until cancelled.
+
+        Raises:
+            UsageError: nothing is connected.
+            ACPError: it failed.
+        """
+        if self.agent is None or not self.agent.alive:
+            await self.session(limit=limit)
         assert self.agent is not None
-        check_outside(self.policy, [cwd])
-        return await self._open_session(self.agent, cwd, None, self.policy, limit)
+        with trio.move_on_after(limit if limit is not None else float("inf")):
+            session = await opening(self.agent)
+            self.on_session(self.agent, session)
+            self.on_news()
+            return session
+        raise _no_session(self.agent, limit)
+
+    def use(self, session: Session) -> None:
+        """Make an open session the current one."""
+        self.current = session
+        self.on_news()
+
+    def leave(self) -> None:
+        """Go on with another open session, or none, where the current one is not open any more."""
+        open_ones = [*self.agent.sessions.values()] if self.agent is not None else []
+        if self.current not in open_ones:
+            self.current = open_ones[-1] if open_ones else None
+        self.on_news()
+
+    def add_root(self, path: str) -> None:
+        """Let the sessions work in one more directory, the open ones at once.
+
+        Agents are told of it when a session is opened next: the protocol knows no other way.
+
+        Raises:
+            UsageError: the file of the permission policy is in it.
+        """
+        check_outside(self.policy, [path])
+        sessions = self._open_sessions()
+        for session in sessions:
+            check_outside(session.permissions.policy, [path])
+        if path not in self.workplace.roots:
+            self.workplace.roots.append(path)
+        for session in sessions:
+            session.roots.add(path)
+
+    def remove_root(self, path: str) -> None:
+        """Take back `add_root`.
+
+        Raises:
+            UsageError: it was not added.
+        """
+        if path not in self.workplace.roots:
+            raise UsageError(
+                f"{path} is none of the directories that were added",
+                remedy="`%acp roots` lists them.",
+            )
+        self.workplace.roots.remove(path)
+        for session in self._open_sessions():
+            if path != session.cwd:
+                session.roots.remove(path)
+
+    def _open_sessions(self) -> list[Session]:
+        return list(self.agent.sessions.values()) if self.agent is not None else []
 
     async def disconnect(self, *, grace: float = DISCONNECT_GRACE) -> Agent | None:
         """End the current agent; returns it, or ``None`` if there was none."""
@@ -209,7 +281,7 @@ class Client:
         if self._nursery is None:
             raise AgentError("the client is closed", remedy="Restart the kernel.")
         policy = policy or self.policy
-        check_outside(policy, [cwd])
+        check_outside(policy, [cwd, *self.workplace.roots])
         if spec.replay is not None:
             spec = await self.tapes.take(spec, again=again)
         agent = Agent(
@@ -231,6 +303,7 @@ class Client:
             except BaseException:
                 with trio.CancelScope(shield=True):
                     await self._end(agent, 0.0)
+        agent.workplace = self.workplace
                 raise
             self.agent, self.current = agent, session
             return session

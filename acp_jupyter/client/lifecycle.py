@@ -4,7 +4,7 @@ Rules:
 - What the agent did not advertise is not called (C15-C19): a `UsageError` says what it lacks.
 - A session is known here before the agent is asked for its history, so that all of it lands in
   its transcript. One that could not be opened is forgotten again.
-- All roots are sent each time a session is opened (C22); there is one, its directory.
+- All roots are sent each time a session is opened (C20-C22), to agents that take them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ..errors import (
 )
 from ..protocol import dialects
 from ..protocol.listing import Listed, page
+from ..protocol.methods import supports
 from ..services.policy import Policy
 from .session import Session
 
@@ -38,6 +39,8 @@ Meta = Mapping[str, Any]
 LISTED: Final = 1_000
 PAGES: Final = 200
 """Sessions and pages after which a list is not gone on with: nobody reads further."""
+
+ADDITIONAL_DIRECTORIES: Final = ("sessionCapabilities", "additionalDirectories")
 
 ANSWER_LIMIT: Final = 30.0
 """Seconds an agent has to list a page, to close or to delete a session."""
@@ -205,7 +208,10 @@ class Lifecycle:
     # -- how ---------------------------------------------------------------------------------
 
     def _params(self, cwd: str, meta: Meta | None) -> dict[str, Any]:
-        extra = {} if meta is None else {"_meta": dict(meta)}
+        extra: dict[str, Any] = {} if meta is None else {"_meta": dict(meta)}
+        roots = [root for root in self._agent.workplace.roots if root != cwd]
+        if roots and supports(self._agent.agent_capabilities, ADDITIONAL_DIRECTORIES):
+            extra["additionalDirectories"] = roots
         return {"cwd": cwd, "mcpServers": list(self.mcp_servers), **extra}
 
     async def _made(

@@ -37,6 +37,7 @@ from ..services.replay import Replay
 from ..services.roots import Roots
 from ..services.terminals import TerminalService, TerminalView
 from ..session.cells import MAX_SOURCE
+from ..services.workplace import Workplace
 from ..session.limits import NO_LIMITS, Limits, cost_of, exceeded
 from ..session.options import Option, options
 from ..session.prompt import check_prompt
@@ -141,6 +142,7 @@ class Session:
         apply_files: bool = False,
     ) -> None:
         self.recording = recording
+        workplace: Workplace | None = None,
         self.agent = agent
         self.session_id = session_id
         self.cwd = cwd
@@ -162,7 +164,8 @@ class Session:
         self.on_update: Callable[[dict[str, Any]], None] | None = None
         # Chosen by us: what an agent calls its session never gets into a page or a file name.
         self.display_prefix = f"acp-{secrets.token_hex(6)}"
-        self.roots = Roots([cwd])
+        workplace = workplace or Workplace()
+        self.roots = Roots([cwd, *workplace.roots])
         self.questions = Questions(
             permissions,
             self.reducer,
@@ -174,7 +177,7 @@ class Session:
             replay=replay,
         )
         self.files = FileService(
-            LocalFiles(self.roots),
+            workplace.files(self.roots, tell=self._tell_files, propose=self.propose_cells),
             ask=self.questions.ask_file,
             observe=self._on_file,
             restrict=self.questions.restrict,
@@ -601,6 +604,9 @@ class Session:
 
     def _on_conflict(self, path: str, there: str | None, wanted: str) -> None:
         """The agent's write came too late: show what is there (-) and what it wanted (+)."""
+    def _tell_files(self, text: str) -> None:
+        self.tell("files", text, level="warning")
+
         self.tell(
             f"conflict-{path}",
             f"{path} was not written: it has changed since the agent read it. "

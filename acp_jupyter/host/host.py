@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..questions.comms import CommTap
     from ..services.policy import Policy
     from ..session.attachments import Prompt
+    from ..services.workplace import KernelServer
     from .displays import Displays
     from .history import CellSource
     from .live import Live
@@ -212,6 +213,22 @@ class Host:
         frontend = choose(self.launch, allow_stdin=allow_stdin)
         if self.tap is None:
             asks = tuple(ask for ask in frontend.ask if ask != "widgets")
+    @cached_property
+    def kernel_server(self) -> KernelServer | None:
+        """The Jupyter server that started the kernel; ``None`` in a script."""
+        if self.kernel is None:
+            return None
+        from ipykernel.connect import get_connection_file
+
+        from ..services.jupyter_server import kernel_id
+        from ..services.workplace import KernelServer
+
+        try:
+            ident = kernel_id(get_connection_file())
+        except RuntimeError:  # a kernel within another program has no file
+            ident = ""
+        return KernelServer(self.environ, ident)
+
             return Frontend(frontend.publish, asks)
         return frontend
 

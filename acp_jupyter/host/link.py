@@ -192,6 +192,7 @@ class Link:
 
     async def _open_client(self) -> Client:
         from ..client.client import Client
+        from ..services.workplace import Workplace
 
         if self.client is None or self.client.closed:
             client = Client(environ=self._host.environ, version=__version__)
@@ -199,6 +200,7 @@ class Link:
             client.on_news = self._host.touch
             client.policy = self._host.policy
             client.tapes = self._host.recordings.tapes
+            client.workplace = Workplace(self._host.kernel_server)
             client.recorder = self._host.recordings.current
             self._host.portal.submit(client.run)
             await client.wait_open()
@@ -275,6 +277,24 @@ class Link:
         known.revoke(number)
         return 1
 
+    async def add_root(self, _cell: CellContext, path: str) -> None:
+        """Let the sessions work in one more directory (absolute, resolved).
+
+        Raises:
+            UsageError: the file of the permission policy is in it.
+        """
+        assert self.client is not None
+        self.client.add_root(path)
+
+    async def remove_root(self, _cell: CellContext, path: str) -> None:
+        """Take back `add_root`.
+
+        Raises:
+            UsageError: it was not added.
+        """
+        assert self.client is not None
+        self.client.remove_root(path)
+
     async def set_own_policy(self, policy: Policy) -> None:
         """Change the permission policy of this link alone.
 
@@ -285,7 +305,7 @@ class Link:
 
         assert self.client is not None
         sessions = list(self.agent.sessions.values()) if self.agent is not None else []
-        check_outside(policy, [session.cwd for session in sessions])
+        check_outside(policy, [path for session in sessions for path in session.roots.paths])
         self.client.policy = policy
         for session in sessions:
             session.permissions.policy = policy

@@ -30,6 +30,7 @@ from typing import Any, Final, Literal, Protocol
 import trio
 
 from ..errors import ErrorCode, Refusal
+from .notebooks import as_text, is_notebook, wants_text
 from .protected import is_protected
 from .roots import Located, Roots, refusing
 
@@ -491,14 +492,19 @@ class FileService:
         reason = self._reason_to_ask("read", located)
         if reason is not None:
             await self._consent(FileAccess("read", located.path, reason))
+        outline = is_notebook(located.resolved) and wants_text(params)
+        window = {} if outline else {"line": line, "limit": limit}
         try:
-            content = await self._backend.read(located, line=line, limit=limit)
+            content = await self._backend.read(located, **window)
         except Refusal as refusal:
             if refusal.code == ErrorCode.RESOURCE_NOT_FOUND:
                 self._remember(located, ABSENT)
             raise
         self._remember(located, content.version)
-        return content.text
+        if not outline:
+            return content.text
+        data = as_text(content.text).encode()
+        return (read_window(slices(data), line or 1, limit, WHOLE_LIMIT) or b"").decode()
 
     async def _write(self, located: Located, params: dict[str, Any]) -> str:
         text = params.get("content")

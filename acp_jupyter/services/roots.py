@@ -123,7 +123,7 @@ def lexical_parts(path: object, *, windows: bool = os.name == "nt") -> tuple[str
 
 
 class Roots:
-    """The directories a session may work in.
+    """The directories a session may work in. Further ones may be added and removed.
 
     Args:
         paths: absolute directories; at least one.
@@ -135,7 +135,21 @@ class Roots:
     def __init__(self, paths: Sequence[str]) -> None:
         if not paths or not all(os.path.isabs(path) for path in paths):
             raise ValueError("roots are absolute paths, at least one")
-        self.paths = tuple(os.path.normpath(path) for path in paths)
+        self.paths: tuple[str, ...] = ()
+        self._set(paths)
+
+    def add(self, path: str) -> None:
+        """Let the session work in one more directory; again does nothing."""
+        if os.path.normpath(path) not in self.paths:
+            self._set([*self.paths, path])
+
+    def remove(self, path: str) -> None:
+        """Leave a directory out again; the first one stays."""
+        first, *others = self.paths
+        self._set([first, *(other for other in others if other != os.path.normpath(path))])
+
+    def _set(self, paths: Sequence[str]) -> None:
+        self.paths = tuple(dict.fromkeys(os.path.normpath(path) for path in paths))
         self._prefixes: list[tuple[tuple[str, ...], str]] = []
         for path in self.paths:
             resolved = os.path.realpath(path)
