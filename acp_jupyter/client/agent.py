@@ -350,12 +350,20 @@ class Agent:
     def last_received(self) -> float:
         return self._connection.last_received if self._connection is not None else 0.0
 
-    async def request(self, method: str, params: JSON) -> JSON:
-        """Send a request that is written in the form of version 1, see `outgoing.request`."""
+    async def request(
+        self, method: str, params: JSON, *, on_answer: Callable[[], None] | None = None
+    ) -> JSON:
+        """Send a request that is written in the form of version 1, see `outgoing.request`.
+
+        Args:
+            method: by its name there.
+            params: in that form.
+            on_answer: see `Connection.request`.
+        """
         method, params = outgoing.request(self.version, method, params)
         if self.replay is not None:
             self.replay.begin_request()
-        return await self._open_connection().request(method, params)
+        return await self._open_connection().request(method, params, on_answer=on_answer)
 
     async def wait_gone(self) -> ACPError:
         """Wait until the connection has ended; returns why."""

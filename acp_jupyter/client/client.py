@@ -8,7 +8,7 @@ and stop doing so when it crashes again and again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import trio
@@ -78,7 +78,14 @@ class Client:
             self._nursery = None
             self.closed = True
 
-    async def connect(self, spec: AgentSpec, cwd: str, *, limit: float | None = None) -> Session:
+    async def connect(
+        self,
+        spec: AgentSpec,
+        cwd: str,
+        *,
+        limit: float | None = None,
+        session_id: str | None = None,
+    ) -> Session:
         """Start an agent and open a session; it becomes the current one.
 
         The agent that was current before is ended.
@@ -87,13 +94,15 @@ class Client:
             spec: how to start it.
             cwd: absolute working directory of the session.
             limit: seconds for the agent to answer; ``None`` waits until cancelled.
+            session_id: of an earlier session to go on with; where that cannot be, a new one is
+                opened, which says so.
 
         Raises:
             ACPError: it could not be started, or refused.
         """
         await self.disconnect(grace=CLOSE_GRACE)
         self._crashes.clear()
-        return await self._start(spec, cwd, None, limit, again=True)
+        return await self._start(spec, cwd, session_id, limit, again=True)
 
     async def session(self, *, limit: float | None = None) -> Session:
         """The current session, opened again if its agent has died.
@@ -103,14 +112,17 @@ class Client:
             AgentCrashLoop: it died too often.
             ACPError: it could not be started again.
         """
-        if self.current is None or self.agent is None:
+        if self.agent is None:
             raise UsageError(
                 "no agent is connected",
                 remedy="Run `%acp connect demo`, or `%acp connect -- COMMAND`.",
             )
-        if self.agent.alive:
-            return self.current
-        return await self._reopen(limit)
+        if not self.agent.alive:
+            return await self._reopen(limit)
+        if self.current is None:  # the last one was closed
+            agent, policy = self.agent, self.policy
+            self.current = await self._open_session(agent, agent.cwd, None, policy, limit)
+        return self.current
 
     async def restart(self, *, limit: float | None = None) -> Session:
         """End the current agent and start it anew, with a new session.
@@ -119,9 +131,10 @@ class Client:
             UsageError: nothing was connected.
             ACPError: it could not be started.
         """
-        if self.agent is None or self.current is None:
+        if self.agent is None:
             raise UsageError("no agent is connected", remedy="Run `%acp connect` first.")
-        spec, cwd = self.agent.spec, self.current.cwd
+        spec = self.agent.spec
+        cwd = self.agent.cwd if self.current is None else self.current.cwd
         await self.disconnect(grace=CLOSE_GRACE)
         self._crashes.clear()
         return await self._start(spec, cwd, None, limit)
@@ -232,7 +245,6 @@ class Client:
     async def _reopen(self, limit: float | None) -> Session:
         """Start the agent that died once more; load its session where that is possible."""
         assert self.agent is not None
-        assert self.current is not None
         dead, old = self.agent, self.current
         with trio.move_on_after(5.0):
             await dead.ended.wait()
@@ -246,11 +258,11 @@ class Client:
                 remedy="Run `%acp restart` to start it once more, or `%acp log` to see why.",
                 stderr=dead.stderr_tail(),
             )
-        loadable = old.session_id if dead.lifecycle.reopens else None
+        loadable = old.session_id if old is not None and dead.lifecycle.reopens else None
+        cwd = dead.cwd if old is None else old.cwd
+        policy = self.policy if old is None else old.permissions.policy
         try:
-            session = await self._start(
-                dead.spec, old.cwd, loadable, limit, policy=old.permissions.policy
-            )
+            session = await self._start(dead.spec, cwd, loadable, limit, policy=policy)
         except AgentExited:
             self._crashes.append(trio.current_time())  # it did not even come up
             raise
@@ -291,6 +303,7 @@ class Client:
             client_version=self._version,
             recorder=self.recorder(),
         )
+        agent.workplace = self.workplace
         agent.on_news = self._tell_news
         self.starting = True
         self.on_news()
@@ -303,7 +316,6 @@ class Client:
             except BaseException:
                 with trio.CancelScope(shield=True):
                     await self._end(agent, 0.0)
-        agent.workplace = self.workplace
                 raise
             self.agent, self.current = agent, session
             return session
@@ -335,11 +347,15 @@ class Client:
             session = await agent.lifecycle.new(cwd, policy=policy)
             self.on_session(agent, session)
             return session
-        raise AgentError(
-            f"agent {agent.spec.name!r} did not open a session within {limit:.0f} s",
-            remedy="Check the agent's own settings; `%acp log` shows what was said.",
-            stderr=agent.stderr_tail(),
-        )
+        raise _no_session(agent, limit)
+
+
+def _no_session(agent: Agent, limit: float | None) -> AgentError:
+    return AgentError(
+        f"agent {agent.spec.name!r} did not open a session within {limit or 0:.0f} s",
+        remedy="Check the agent's own settings; `%acp log` shows what was said.",
+        stderr=agent.stderr_tail(),
+    )
 
 
 def _nothing(_agent: Agent, _session: Session) -> None:

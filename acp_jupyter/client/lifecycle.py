@@ -250,24 +250,26 @@ class Lifecycle:
                 "that session is open already", remedy="`%acp sessions use` makes it the current."
             )
         session = agent.add_session(session_id, cwd, policy)
-        session.reducer.begin_history()
+        reducer = session.reducer
+        reducer.begin_history()
         params = {"sessionId": session_id, **self._params(cwd, meta)}
+        replayed: list[object] = []
         try:
-            answer = await agent.request(method, params)
-            history = session.reducer.end_history()
-            if not answer and history is None and method == "session/load" and agent.version == 1:
+            answer = await agent.request(
+                method, params, on_answer=lambda: replayed.append(reducer.end_history())
+            )
+            if not answer and not any(replayed) and method == "session/load" and agent.version == 1:
                 # The protocol wants a replay; agents on the Python SDK say "no such session" so.
                 raise AgentError(
                     "the agent answered session/load with nothing and replayed nothing"
                 )
         except BaseException as error:
-            session.reducer.end_history()
             with trio.CancelScope(shield=True):
                 await self._forget(session)
             if isinstance(error, AuthenticationRequired):
                 error.remedy = error.remedy or how_to_log_in(agent)
             raise
-        session.reducer.session_state(dialects.session_state(answer))
+        reducer.session_state(dialects.session_state(answer))
         session.loaded = True
         return session
 

@@ -104,10 +104,11 @@ class LogLine(msgspec.Struct, frozen=True, gc=False):
 class _Pending:
     """A request of ours that waits for its answer."""
 
-    __slots__ = ("answered", "error", "method", "result")
+    __slots__ = ("answered", "error", "method", "on_answer", "result")
 
-    def __init__(self, method: str) -> None:
+    def __init__(self, method: str, on_answer: Callable[[], None] | None) -> None:
         self.method = method
+        self.on_answer = on_answer
         self.answered = trio.Event()
         self.result: JSON = None
         self.error: ACPError | None = None
@@ -184,17 +185,25 @@ class Connection:
 
     # -- requests and notifications of ours ----------------------------------------------------
 
-    async def request(self, method: str, params: JSON) -> JSON:
+    async def request(
+        self, method: str, params: JSON, *, on_answer: Callable[[], None] | None = None
+    ) -> JSON:
         """Send a request and wait for its result.
 
         A cancelled wait withdraws the request (``$/cancel_request``).
+
+        Args:
+            method: as on the wire.
+            params: likewise.
+            on_answer: called by the reader when the answer has come, before anything that came
+                after it is looked at; must not raise.
 
         Raises:
             RequestError: the agent answered with an error.
             RemoteProtocolError: the answer is malformed.
             AgentError: the agent ended, or does not read.
         """
-        pending = _Pending(method)
+        pending = _Pending(method, on_answer)
         ident = self._next_id
         self._send(jsonrpc.request(ident, method, params))
         self._next_id += 1
@@ -244,6 +253,8 @@ class Connection:
         if not pending.answered.is_set():
             pending.result = result
             pending.error = error
+            if pending.on_answer is not None:
+                pending.on_answer()
             pending.answered.set()
 
     def _send(self, message: dict[str, Any]) -> None:
