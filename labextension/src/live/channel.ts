@@ -7,6 +7,7 @@
  */
 
 import type { Kernel } from '@jupyterlab/services';
+import type { JSONObject } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import { Signal } from '@lumino/signaling';
 
@@ -90,7 +91,7 @@ export class Channel implements IDisposable {
         );
       }, REQUEST_TIMEOUT);
       this._pending.set(id, { resolve, reject, timer });
-      comm.send({ ...message, id });
+      comm.send({ ...message, id } as unknown as JSONObject); // Interfaces name no other keys.
     });
   }
 
