@@ -36,8 +36,8 @@ from ..services.recording import Connection as Recording
 from ..services.replay import Replay
 from ..services.roots import Roots
 from ..services.terminals import TerminalService, TerminalView
-from ..session.cells import MAX_SOURCE
 from ..services.workplace import Workplace
+from ..session.cells import MAX_SOURCE
 from ..session.limits import NO_LIMITS, Limits, cost_of, exceeded
 from ..session.options import Option, options
 from ..session.prompt import check_prompt
@@ -140,9 +140,9 @@ class Session:
         recording: Recording | None = None,
         replay: Replay | None = None,
         apply_files: bool = False,
+        workplace: Workplace | None = None,
     ) -> None:
         self.recording = recording
-        workplace: Workplace | None = None,
         self.agent = agent
         self.session_id = session_id
         self.cwd = cwd
@@ -602,11 +602,11 @@ class Session:
             )
         self._show_file(event)
 
-    def _on_conflict(self, path: str, there: str | None, wanted: str) -> None:
-        """The agent's write came too late: show what is there (-) and what it wanted (+)."""
     def _tell_files(self, text: str) -> None:
         self.tell("files", text, level="warning")
 
+    def _on_conflict(self, path: str, there: str | None, wanted: str) -> None:
+        """The agent's write came too late: show what is there (-) and what it wanted (+)."""
         self.tell(
             f"conflict-{path}",
             f"{path} was not written: it has changed since the agent read it. "

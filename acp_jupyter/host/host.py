@@ -208,11 +208,6 @@ class Host:
     def launch(self) -> Launch:
         return read_launch(self.environ)
 
-    def frontend(self, *, allow_stdin: bool) -> Frontend:
-        """The frontend of the cell that runs."""
-        frontend = choose(self.launch, allow_stdin=allow_stdin)
-        if self.tap is None:
-            asks = tuple(ask for ask in frontend.ask if ask != "widgets")
     @cached_property
     def kernel_server(self) -> KernelServer | None:
         """The Jupyter server that started the kernel; ``None`` in a script."""
@@ -229,6 +224,11 @@ class Host:
             ident = ""
         return KernelServer(self.environ, ident)
 
+    def frontend(self, *, allow_stdin: bool) -> Frontend:
+        """The frontend of the cell that runs."""
+        frontend = choose(self.launch, allow_stdin=allow_stdin)
+        if self.tap is None:
+            asks = tuple(ask for ask in frontend.ask if ask != "widgets")
             return Frontend(frontend.publish, asks)
         return frontend
 
