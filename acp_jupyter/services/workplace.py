@@ -16,6 +16,7 @@ from .documents import NotebookFiles
 from .files import FileBackend
 from .files_routed import RoutedFiles, ServedDirectories
 from .jupyter_server import JupyterServer, find_server
+from .open_documents import OpenDocumentFiles, OpenDocuments
 from .roots import Roots
 
 __all__ = ["KernelServer", "Workplace"]
@@ -71,13 +72,19 @@ class Workplace:
 
     Args:
         kernel: of a notebook's process.
+        documents: what is open in the user's frontend; ``None`` while nothing can be asked.
 
     Attributes:
         roots: directories in which its sessions may work besides their own; absolute.
     """
 
-    def __init__(self, kernel: KernelServer | None = None) -> None:
+    def __init__(
+        self,
+        kernel: KernelServer | None = None,
+        documents: Callable[[], OpenDocuments | None] = lambda: None,
+    ) -> None:
         self.kernel = kernel
+        self._documents = documents
         self.roots: list[str] = []
 
     def files(
@@ -86,6 +93,7 @@ class Workplace:
         *,
         tell: Callable[[str], None],
         propose: Callable[[Sequence[ProposedCell]], object],
+        opened: Callable[[FileBackend], FileBackend] = lambda inner: inner,
     ) -> FileBackend:
         """Where the files of a session are.
 
@@ -95,7 +103,8 @@ class Workplace:
             propose: shows the user cells.
         """
         served = None if self.kernel is None else self.kernel.served
-        return NotebookFiles(RoutedFiles(roots, served, tell), self._running, propose)
+        inner = OpenDocumentFiles(RoutedFiles(roots, served, tell), self._documents)
+        return NotebookFiles(inner, self._running, propose)
 
     async def _running(self) -> str:
         return "" if self.kernel is None else await self.kernel.running_notebook()
