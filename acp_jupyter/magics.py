@@ -17,8 +17,11 @@ from IPython.core.magic import cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 from .commands.base import no_arguments
+from .commands.agents import AgentCommands
 from .commands.connection import ConnectionCommands
+from .commands.files import FileCommands
 from .commands.options import OptionCommands
+from .commands.sessions import SessionCommands
 from .commands.terminals import TerminalCommands
 from .commands.turns import TurnCommands
 from .errors import UsageError
@@ -33,7 +36,14 @@ CELL_OPTIONS = ("--session", "--out", "--timeout", "--attach", "--budget", "--to
 
 
 @magics_class
-class AcpMagics(ConnectionCommands, TurnCommands, TerminalCommands, OptionCommands):
+class AcpMagics(
+    ConnectionCommands,
+    SessionCommands,
+    TurnCommands,
+    TerminalCommands,
+    FileCommands,
+    OptionCommands,
+):
     """The magics ``%acp`` and ``%%acp``; made as `Commands` are."""
 
     @line_magic

@@ -146,7 +146,7 @@ class Lifecycle:
         """Whether the agent can open earlier sessions again."""
         return self._agent.offers("session/resume") or self._agent.offers("session/load")
 
-    async def list(self, cwd: str | None = None) -> tuple[list[Listed], bool]:
+    async def listed(self, cwd: str | None = None) -> tuple[list[Listed], bool]:
         """The sessions that the agent knows, all pages, in its order.
 
         Args:

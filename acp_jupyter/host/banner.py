@@ -69,6 +69,12 @@ def connected(agent: Agent, session: Session) -> Facts:
 
 def state(agent: Agent | None, session: Session | None, policy: Policy) -> Facts:
     """What `%acp` shows."""
+    if agent is not None and session is None:
+        rows = [("Agent", agent_title(agent)), ("Process", _process(agent))]
+        return Facts(
+            f"{agent_title(agent)}: no session",
+            [*rows, ("Session", "none is open; the next prompt opens one")],
+        )
     if agent is None or session is None:
         return Facts(
             "No agent is connected",
@@ -82,7 +88,10 @@ def state(agent: Agent | None, session: Session | None, policy: Policy) -> Facts
     rows = [
         ("State", condition),
         ("Agent", agent_title(agent)),
-        ("Command", agent.spec.shown.command if agent.spec.shown else " ".join(agent.spec.argv)),
+        (
+            "Command" if agent.spec.remote is None else "Address",
+            agent.spec.shown.command if agent.spec.shown else " ".join(agent.spec.argv),
+        ),
         ("Process", _process(agent)),
         ("Session", session.session_id),
         ("Title", info.title or ""),
@@ -100,6 +109,8 @@ def state(agent: Agent | None, session: Session | None, policy: Policy) -> Facts
 
 
 def _process(agent: Agent) -> str:
+    if agent.spec.remote is not None:
+        return "elsewhere, connected" if agent.alive else "elsewhere, not connected"
     process = str(agent.pid) if agent.alive else "ended"
     source = agent.spec.replay
     return process if source is None else f"{process}, a replay of {os.path.basename(source.path)}"

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..connection.portal import Portal
@@ -22,11 +23,14 @@ from .link import Link
 
 if TYPE_CHECKING:
     from ..questions.comms import CommTap
+    from ..services.last_sessions import LastSessions
+    from ..services.open_documents import OpenDocuments
     from ..services.policy import Policy
-    from ..session.attachments import Prompt
     from ..services.workplace import KernelServer
+    from ..session.attachments import Prompt
     from .displays import Displays
     from .history import CellSource
+    from .installing import Installing
     from .live import Live
     from .mentions import PictureFolder
     from .recordings import Recordings
@@ -83,6 +87,10 @@ class Host:
         if link in self._anonymous:
             self._anonymous.remove(link)
             self.portal.run_soon(self.touch)
+
+    def documents(self) -> OpenDocuments | None:
+        """What is open in the pages of this notebook's frontends; on the trio thread."""
+        return None if self.live is None else self.live.documents()
 
     def touch(self) -> None:
         """Something about an agent may have changed; on the trio thread."""
@@ -254,6 +262,25 @@ class Host:
         notebook = notebook_of(self.environ, by_server=self.launch.by_server)
         return Recordings(self.environ, notebook)
 
+    @cached_property
+    def last_sessions(self) -> LastSessions:
+        """Which sessions the notebook used last; of its folder, where it is not known."""
+        from jupyter_core.paths import jupyter_data_dir
+
+        from ..services.last_sessions import LastSessions
+        from .recordings import notebook_of
+
+        notebook = notebook_of(self.environ, by_server=self.launch.by_server)
+        folder = Path(jupyter_data_dir(), "acp-jupyter", "sessions")
+        return LastSessions(folder, notebook or Path(self.cwd))
+
+    @cached_property
+    def installing(self) -> Installing:
+        """Gets agents of the registry ready to be started."""
+        from .installing import Installing
+
+        return Installing(self)
+
     def default_agent(self) -> AgentSpec:
         """The agent to connect where no connect was run.
 
@@ -268,7 +295,7 @@ class Host:
                 remedy="Run `%acp connect demo` for the bundled agent, or "
                 "`%acp connect -- COMMAND ARGUMENT…` for any other one.",
             )
-        return from_text(self.settings.agent, self.settings.agents)
+        return from_text(self.settings.agent, self.settings.agents, self.settings.registry)
 
     def agent_named(self, name: str) -> AgentSpec:
         """The agent of that name.
@@ -278,7 +305,8 @@ class Host:
         """
         if self.environ.get("ACP_JUPYTER_REPLAY"):  # it need not be installed here
             return self.recordings.replay_of(None if name.startswith(REPLAY) else name)
-        return from_name(name, self.settings.agents)
+        spec = from_name(name, self.settings.agents, self.settings.registry)
+        return self.settings.asked(spec)
 
     def agent_of(self, text: str) -> AgentSpec:
         """The agent given by a name, a recording or a command line.
@@ -287,9 +315,10 @@ class Host:
             UsageError: it is none of them.
         """
         if not self.environ.get("ACP_JUPYTER_REPLAY"):
-            return from_text(text, self.settings.agents)
+            spec = from_text(text, self.settings.agents, self.settings.registry)
+            return self.settings.asked(spec)
         try:
-            name = from_text(text, self.settings.agents).name
+            name = from_text(text, self.settings.agents, self.settings.registry).name
         except UsageError:
             name = text
         return self.agent_named(text if text.startswith(REPLAY) else name)

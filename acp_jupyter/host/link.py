@@ -10,6 +10,7 @@ from __future__ import annotations
 import concurrent.futures
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .. import __version__
@@ -24,14 +25,16 @@ if TYPE_CHECKING:
     from ..connection.portal import PortalFuture
     from ..display.output import Output
     from ..display.pump import Pump
-    from ..experiments.snapshot import Snapshot
+    from ..services.workspace.snapshot import Snapshot
     from ..questions.widget import WidgetAsker
     from ..services.agents import AgentSpec
+    from ..services.last_sessions import LastSessions
     from ..services.permissions import Asker
     from ..services.policy import Policy
     from ..session.attachments import Prompt
     from ..session.transcript import Turn
     from .host import Host
+    from .sessions import LinkSessions
 
 T = TypeVar("T")
 
@@ -83,6 +86,7 @@ class Link:
         self._busy = False
         self._jobs: list[PortalFuture[Any]] = []
         self._cell: CellContext | None = None
+        self._place: tuple[str, ...] = ()
 
     # -- from the surface's threads ------------------------------------------------------------
 
@@ -200,27 +204,34 @@ class Link:
             client.on_news = self._host.touch
             client.policy = self._host.policy
             client.tapes = self._host.recordings.tapes
-            client.workplace = Workplace(self._host.kernel_server)
+            client.workplace = Workplace(self._host.kernel_server, self._host.documents)
             client.recorder = self._host.recordings.current
             self._host.portal.submit(client.run)
             await client.wait_open()
             self.client = client
         return self.client
 
-    async def connect(self, cell: CellContext, spec: AgentSpec, cwd: str) -> Session:
-        """Start an agent and open a session in ``cwd``."""
+    async def connect(
+        self, cell: CellContext, spec: AgentSpec, cwd: str, session_id: str | None = None
+    ) -> Session:
+        """Start an agent and open a session in ``cwd``, or go on with an earlier one."""
         assert self.client is not None
         self._cell = cell
         spec = self._host.recordings.in_place_of(spec)
         limit = _start_limit(cell)
-        session = await _started(cell, self.client.connect(spec, cwd, limit=limit))
+        if spec.registry is not None:
+            install = self._host.installing.ready
+            spec, limit = await install(cell, spec, limit, label=self.label)
+        session = await _started(
+            cell, self.client.connect(spec, cwd, limit=limit, session_id=session_id)
+        )
         await self._settle()
         return session
 
     async def restart(self, cell: CellContext) -> Session:
         """Start the current agent anew, or the one named by the settings."""
         assert self.client is not None
-        if self.client.current is None:
+        if self.client.agent is None:
             return await self.connect(cell, self._host.default_agent(), self._host.cwd)
         self._cell = cell
         session = await _started(cell, self.client.restart(limit=_start_limit(cell)))
@@ -248,6 +259,55 @@ class Link:
         assert self.client is not None
         self._cell = cell
         return await _started(cell, self.client.new_session(cwd, limit=_start_limit(cell)))
+
+    async def open(
+        self, cell: CellContext, opening: Callable[[Agent], Awaitable[Session]]
+    ) -> Session:
+        """Open a session in a way of the agent's `lifecycle`; it becomes the current one."""
+        assert self.client is not None
+        self._cell = cell
+        session = await _started(cell, self.client.open(opening, _start_limit(cell)))
+        self.client.use(session)
+        await self._settle()
+        await self.keep_place(cell, session)
+        return session
+
+    @property
+    def cwd(self) -> str:
+        """The notebook's folder."""
+        return self._host.cwd
+
+    @property
+    def last_sessions(self) -> LastSessions:
+        """Which sessions the notebook used last."""
+        return self._host.last_sessions
+
+    @cached_property
+    def sessions(self) -> LinkSessions:
+        """The sessions as the user names them."""
+        from .sessions import LinkSessions
+
+        return LinkSessions(self)
+
+    async def confirm(self, cell: CellContext, title: str, *, why: str = "", remedy: str) -> bool:
+        """See `confirming.confirm`."""
+        from .confirming import confirm
+
+        return await confirm(self._host, cell, title, why=why, remedy=remedy)
+
+    async def keep_place(self, cell: CellContext, session: Session) -> None:
+        """Note that the notebook is in that session, for when its kernel has been restarted."""
+        import trio
+
+        from ..services.remembered import agent_digest
+
+        agent = self.agent
+        if self._quiet or not cell.attended or agent is None or agent.replay is not None:
+            return
+        place = (self.name, agent.spec.name, agent_digest(agent.spec.argv), session.session_id)
+        if place != self._place:
+            self._place = place
+            await trio.to_thread.run_sync(self.last_sessions.write, *place, session.cwd)
 
     async def disconnect(self, _cell: CellContext) -> Agent | None:
         """End the current agent, if there is one; returns it."""
@@ -317,10 +377,12 @@ class Link:
             UsageError: the agent offers no such option, or no such value of it.
             ACPError: it refused, or does not answer.
         """
-        if self.session is None:
+        assert self.client is not None
+        if self.client.agent is None:
             await self.connect(cell, self._host.default_agent(), self._host.cwd)
-        assert self.session is not None
-        await self.session.set_option(name, value)
+        self._cell = cell
+        session = await _started(cell, self.client.session(limit=_start_limit(cell)))
+        await session.set_option(name, value)
 
     async def prompt(self, cell: CellContext, prompt: Prompt, limits: Limits = NO_LIMITS) -> Turn:
         """Run one prompt turn in the current session, connecting first where needed.
@@ -330,7 +392,7 @@ class Link:
             ACPError: it failed.
         """
         assert self.client is not None
-        if self.client.current is None:
+        if self.client.agent is None:
             session = await self.connect(cell, self._host.default_agent(), self._host.cwd)
         else:
             self._cell = cell
@@ -339,6 +401,7 @@ class Link:
             turn = await self.prompt_in(cell, session, prompt, limits)
             while self.queue:
                 turn = await self.prompt_in(cell, session, self.queue.popleft(), limits)
+            await self.keep_place(cell, session)
         finally:
             if self.queue:  # one of them failed: what was meant to follow it does not go on
                 dropped = len(self.queue)
