@@ -47,6 +47,8 @@ class Requests:
             "answer": self._answer,
             "cancel": self._cancel,
             "cells": self._cells,
+            "stop": self._stop,
+            "attach": self._attach,
         }
         self.work: dict[str, Callable[[Request], JSON]] = {
             "complete": self._completion,
@@ -110,6 +112,12 @@ class Requests:
                     return
         raise UsageError("the session that proposed this cell has ended")
 
+    def _stop(self, request: Request) -> JSON:
+        self._host.terminals.stop(_terminal(request))
+
+    def _attach(self, request: Request) -> JSON:
+        return {"command": self._host.terminals.attach(_terminal(request))}
+
     # -- in a thread of its own ----------------------------------------------------------------
 
     def _completion(self, request: Request) -> JSON:
@@ -153,6 +161,12 @@ class Requests:
         if not os.path.isfile(path):
             raise UsageError(f"{one_line(given)} is not there", remedy="Save the notebook first.")
         return path
+
+
+def _terminal(request: Request) -> int:
+    """The number in the id of a terminal; 0 is none's."""
+    number = _field(request, "terminal", str).removeprefix("term_")
+    return int(number) if number.isdecimal() and len(number) < 10 else 0
 
 
 def _field(request: Request, name: str, kind: type[Any]) -> Any:

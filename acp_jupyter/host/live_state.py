@@ -7,6 +7,7 @@ takes long (commands, options, the evidence of a question) is kept until it does
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -18,6 +19,7 @@ from ..session.transcript import ElicitationEntry, PermissionEntry, SessionInfo
 if TYPE_CHECKING:
     from ..client.agent import Agent
     from ..client.session import Session
+    from ..services.terminal_view import TerminalView
     from .link import Link
 
 Data = dict[str, Any]
@@ -84,6 +86,7 @@ class Snapshots:
             "commands": self._keep(
                 (link.key, "commands"), (info.commands,), lambda: _commands(info)
             ),
+            "terminals": [_terminal(view) for each in sessions for view in each.terminals.running],
             "questions": [
                 self._question(entry, each, link.cell_of(each))
                 for each in sessions
@@ -198,6 +201,14 @@ def _commands(info: SessionInfo) -> list[Data]:
         }
         for command in info.commands[:COMMANDS]
     ]
+
+
+def _terminal(view: TerminalView) -> Data:
+    return {
+        "id": view.terminal_id,
+        "command": one_line(shlex.join(view.argv), 300),
+        "cwd": one_line(view.cwd, 1000),
+    }
 
 
 # -- questions --------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ It goes out beside ``text/html`` and ``text/plain`` in the same output. The rule
 * A question that is open has no data: its output has the buttons, and a frontend would prefer this.
 * `VERSION` grows when a reader of an older version would misread an entry; such a reader shows
   the HTML. New fields do not need that.
+* Terminals are named while their command runs: there are buttons for them then.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from ..session.transcript import (
     FooterEntry,
     PermissionEntry,
     PlanEntry,
+    TerminalEntry,
+    TerminalState,
     ToolCallEntry,
 )
 from . import elicitation, toolcalls, words
@@ -43,7 +46,14 @@ _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 Data = dict[str, Any]
 
 
-def of(entry: Entry, ident: str, *, cwd: str = "", base: str = "") -> Data | None:
+def of(
+    entry: Entry,
+    ident: str,
+    *,
+    cwd: str = "",
+    base: str = "",
+    terminals: Mapping[str, TerminalState] | None = None,
+) -> Data | None:
     """The data of an entry; ``None`` if its HTML says it all.
 
     Args:
@@ -51,10 +61,17 @@ def of(entry: Entry, ident: str, *, cwd: str = "", base: str = "") -> Data | Non
         ident: the entry's id among all that a page shows.
         cwd: the session's directory, which relative paths of the agent's start from.
         base: the notebook's folder, from which a frontend opens files; by default ``cwd``.
+        terminals: by terminal id, as in ``Transcript.terminals``.
     """
+    known = terminals or {}
     match entry:
         case ToolCallEntry():
             kind, data = "tool_call", _tool_call(entry, cwd, base or cwd)
+            if running := [state.terminal_id for state in toolcalls.running(entry, known)]:
+                data["terminals"] = running
+        case TerminalEntry() if (state := known.get(entry.terminal_id)) and state.running:
+            label = f"Terminal: {one_line(words.terminal_command(state), 160)}"
+            kind, data = "terminal", {"label": label, "terminals": [entry.terminal_id]}
         case PlanEntry(text=None, uri=None, removed=False):
             kind, data = "plan", _plan(entry)
         case PermissionEntry() if entry.state != "pending":

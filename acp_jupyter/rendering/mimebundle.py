@@ -28,7 +28,9 @@ def bundle(
 
     Arguments as in `html.render` and `entrydata.of`; without ``ident`` there is no data.
     """
-    data = entrydata.of(entry, ident, cwd=cwd, base=base) if ident is not None else None
+    data = None
+    if ident is not None:
+        data = entrydata.of(entry, ident, cwd=cwd, base=base, terminals=terminals)
     return {
         "text/html": str(html.render(entry, terminals=terminals, cwd=cwd)),
         "text/plain": text.render(entry, terminals=terminals, cwd=cwd),
