@@ -54,6 +54,7 @@ def connect(
     cwd: str | os.PathLike[str] | None = None,
     permissions: Permissions | None = None,
     env: Mapping[str, str] | None = None,
+    roots: Sequence[str | os.PathLike[str]] = (),
 ) -> Agent:
     """Start an agent.
 
@@ -64,6 +65,7 @@ def connect(
         permissions: "ask", "deny" or "allow", the path of a policy file, or a policy as a dict
             with "default" and "rules"; by default what the settings say.
         env: variables added to the agent's environment.
+        roots: directories in which it may read and write files besides its own.
 
     Returns:
         A handle; use it in a ``with`` statement, or call its ``close``.
@@ -75,6 +77,7 @@ def connect(
     """
     handle = _prepare(agent, cwd, permissions, env)
     try:
+        handle._roots = [handle._directory(root) for root in roots]
         handle._call(handle._connect)
     except BaseException:
         handle.close()
@@ -88,10 +91,12 @@ async def aconnect(
     cwd: str | os.PathLike[str] | None = None,
     permissions: Permissions | None = None,
     env: Mapping[str, str] | None = None,
+    roots: Sequence[str | os.PathLike[str]] = (),
 ) -> Agent:
     """`connect`, for ``await``."""
     handle = _prepare(agent, cwd, permissions, env)
     try:
+        handle._roots = [handle._directory(root) for root in roots]
         await handle._acall(handle._connect)
     except BaseException:
         await asyncio.shield(handle.aclose())
@@ -154,6 +159,7 @@ class Agent:
         self._policy = policy
         self._own_host = host.kernel is None
         self._link: Link = host.new_link(quiet=True)
+        self._roots: list[str] = []
         self._sessions: list[Session] = []
         self._unused: LiveSession | None = None
         self._closed = False
@@ -267,6 +273,8 @@ class Agent:
         return await _await(job, job.cancel)
 
     async def _connect(self, cell: CellContext) -> None:
+        for root in self._roots:
+            await self._link.add_root(cell, root)
         session = await self._link.connect(cell, self._spec, self.cwd)
         if self._policy is not None:
             await self._link.set_own_policy(self._policy)
@@ -304,6 +312,11 @@ class Session:
     @property
     def cwd(self) -> str:
         return self._live.cwd
+
+    @property
+    def roots(self) -> list[str]:
+        """The directories in which the agent may read and write files; the first is `cwd`."""
+        return list(self._live.roots.paths)
 
     @property
     def title(self) -> str | None:

@@ -93,7 +93,6 @@ class Workplace:
         *,
         tell: Callable[[str], None],
         propose: Callable[[Sequence[ProposedCell]], object],
-        opened: Callable[[FileBackend], FileBackend] = lambda inner: inner,
     ) -> FileBackend:
         """Where the files of a session are.
 
