@@ -69,6 +69,7 @@ class Agent:
             "session/new": self._new,
             "session/load": self._load,
             "session/resume": self._resume,
+            "session/fork": self._fork,
             "session/list": self._list,
             "session/delete": self._delete,
             "session/set_mode": self._set_mode,
@@ -109,7 +110,7 @@ class Agent:
         else:
             if result is not None:
                 self._connection.send_result(request_id, result)
-                if method in ("session/new", "session/load", "session/resume"):
+                if method in ("session/new", "session/load", "session/resume", "session/fork"):
                     self._advertise_commands(result.get("sessionId") or given["sessionId"])
 
     def _call(self, request_id: Any, method: str, given: Any) -> Json | None:
@@ -154,6 +155,7 @@ class Agent:
                 "delete": {},
                 "additionalDirectories": {},
                 "resume": {},
+                "fork": {},
                 "close": {},
             },
             "_meta": {"acp-jupyter.demo": {"methods": ["_demo/echo"]}},
@@ -207,8 +209,9 @@ class Agent:
         self._sessions[session.session_id] = session
         return {"sessionId": session.session_id, **self._setup(session)}
 
-    def _reopen(self, given: Json, *, servers_required: bool) -> Session:
-        """The session that load and resume name, with the roots that they give it."""
+    def _reopen(self, given: Json, *, servers_required: bool, use: bool = True) -> Session:
+        """The session that load, resume and fork name; if it is used, with the roots that they
+        give it."""
         session_id = params.string(given, "sessionId")
         cwd = params.absolute_path(given, "cwd")
         roots = params.directories(given)
@@ -220,8 +223,9 @@ class Agent:
             raise params.invalid(f"The session belongs to another directory, {session.cwd}.")
         if session.turn is not None:
             raise RpcError(INVALID_REQUEST, "A prompt of that session is still running.")
-        session.additional_directories = roots
-        self._sessions[session_id] = session
+        if use:
+            session.additional_directories = roots
+            self._sessions[session_id] = session
         return session
 
     def _load(self, given: Json) -> Json:
@@ -232,6 +236,12 @@ class Agent:
 
     def _resume(self, given: Json) -> Json:
         return self._setup(self._reopen(given, servers_required=False))
+
+    def _fork(self, given: Json) -> Json:
+        source = self._reopen(given, servers_required=False, use=False)
+        session = self._store.fork(source, params.directories(given))
+        self._sessions[session.session_id] = session
+        return {"sessionId": session.session_id, **self._setup(session)}
 
     def _list(self, given: Json) -> Json:
         cwd = None if given.get("cwd") is None else params.absolute_path(given, "cwd")

@@ -185,6 +185,16 @@ class Store:
         self.save(session)
         return session
 
+    def fork(self, source: Session, roots: list[str]) -> Session:
+        """A new session that begins where another one is now."""
+        session = self.create(source.cwd, roots)
+        data = json.loads(json.dumps(source.as_json()))
+        title = None if source.title is None else f"{source.title} (fork)"
+        changed = {"sessionId": session.session_id, "additionalDirectories": roots, "title": title}
+        session = Session.from_json({**data, **changed})
+        self.save(session)
+        return session
+
     def _last_number(self) -> int:
         if self._directory is None:
             return int(self._memory.get("", "0"))
