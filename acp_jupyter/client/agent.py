@@ -17,19 +17,20 @@ import trio
 
 from ..connection.connection import LOG_LINE, Connection, LogLine
 from ..connection.environment import child_environment, redact, secret_values
-from ..connection.stdio import open_stdio
 from ..connection.transport import Transport
 from ..errors import (
     ACPError,
     AgentError,
     AgentExited,
     AgentUnresponsive,
+    ConnectionLost,
     ErrorCode,
     LineTooLong,
     Refusal,
+    RequestError,
     VersionMismatch,
 )
-from ..protocol import dialects, elicitation, jsonrpc, outgoing, recording
+from ..protocol import dialects, elicitation, jsonrpc, outgoing, recording, v2
 from ..protocol.methods import CLIENT_METHODS, supports
 from ..protocol.recording import REPLAY_EVENT
 from ..services.agents import MISSING_IS_EMPTY, AgentSpec
@@ -42,6 +43,7 @@ from ..services.remembered import Remembered, agent_digest
 from ..services.replay import Replay
 from ..services.workplace import Workplace
 from .lifecycle import Lifecycle
+from .opening import open_transport
 from .session import Session
 
 JSON = Any
@@ -78,6 +80,7 @@ class Agent:
         workplace: what its sessions work on; set before the first is opened.
         recording: who records what is said; ``None`` where nobody does.
         replay: what its recording tells, where it is a replay.
+        secrets: values that are never shown of what it says.
         errors: the last lines of its standard error as they came, see `log`.
         on_news: called when anything about it may have changed: it said something, a turn or a
             question began or ended, it is gone. Often; it must be cheap.
@@ -97,6 +100,9 @@ class Agent:
         self.environment = child_environment(
             environ, extra=spec.env, minimal=spec.minimal_env, keep=spec.keep
         )
+        if spec.remote is not None:  # its token is not for the commands that it has us run
+            self.environment.pop(spec.remote.token_env, None)
+        self.secrets = secret_values(self.environment)
         self.replay = Replay() if spec.replay is not None else None
         self.recording: Recording | None = None
         if recorder is not None and self.replay is None:  # what is replayed is recorded already
@@ -111,6 +117,7 @@ class Agent:
         self.error: ACPError | None = None
         self.capabilities: dict[str, Any] = {}
         self.workplace = Workplace()
+        self._environ = environ
         self._client_version = client_version
         self._connection: Connection | None = None
         self._transport: Transport | None = None
@@ -133,12 +140,18 @@ class Agent:
         """Start the process and serve its connection until `close`, `kill` or its own end.
 
         Raises:
-            AgentNotFound: it could not be started; raised before ``task_status.started``.
+            ACPError: it could not be started or reached; raised before ``task_status.started``.
         """
         try:
-            async with open_stdio(
-                self.spec.argv, cwd=self.cwd, env=self.environment, on_stderr=self._on_stderr
+            async with open_transport(
+                self.spec,
+                cwd=self.cwd,
+                environment=self.environment,
+                environ=self._environ,
+                version=self._client_version,
+                on_stderr=self._on_stderr,
             ) as self._transport:
+                self._conceal(self._transport.secrets)
                 self._connection = Connection(
                     self._transport,
                     self,
@@ -158,6 +171,11 @@ class Agent:
                 self.recording.flush()
             self.ended.set()
             self.on_news()
+
+    def _conceal(self, secrets: frozenset[str]) -> None:
+        self.secrets |= secrets
+        if self.recording is not None:
+            self.recording.conceal(secrets)
 
     async def _run_connection(self) -> None:
         assert self._connection is not None
@@ -206,18 +224,24 @@ class Agent:
         if self.recording is not None:
             self.recording.exit(code, transport.stderr_tail(STDERR_RECORDED))
         during = "during this turn" if any(s.running for s in self.sessions.values()) else ""
+        if transport.failure is not None:
+            return transport.failure
         what = f"agent {self.spec.name!r} {transport.ending()} {during}".rstrip()
+        remote = self.spec.remote is not None
+        again = "connect again" if remote else "start the agent again"
         if during:
             what += "; the output above is kept"
-            remedy = "Run the cell again to start the agent again."
+            remedy = f"Run the cell again to {again}."
         elif self.initialized is not None:
-            remedy = "Run the cell again to start it anew."
+            remedy = f"Run the cell again to {again}."
         else:
             remedy = "Check that its command starts an agent that speaks ACP on standard output."
+        if remote:
+            return ConnectionLost(what, remedy=remedy)
         if self.initialized is None and self._last_noise is not None:
             # It never spoke ACP: what it printed in place of it says why.
             printed = self._last_noise.raw[:PRINTED_KEPT].decode("utf-8", "replace").strip()
-            what += f"; it printed: {redact(printed, secret_values(self.environment))}"
+            what += f"; it printed: {redact(printed, self.secrets)}"
         return AgentExited(what, remedy=remedy, stderr=transport.stderr_tail(), returncode=code)
 
     # -- setting up ----------------------------------------------------------------------------
@@ -248,7 +272,12 @@ class Agent:
         info = {"name": "acp-jupyter", "title": "Jupyter", "version": self._client_version}
         params = outgoing.initialize(asked, self.capabilities, info)
         with trio.move_on_after(limit if limit is not None else float("inf")) as scope:
-            answer = await self.request("initialize", params)
+            try:
+                answer = await self.request("initialize", params)
+            except RequestError as error:
+                if asked < outgoing.NEWEST and outgoing.NEWEST in v2.supported(error.data):
+                    error.remedy = f"Connect with `--protocol {outgoing.NEWEST}`."
+                raise
         if scope.cancelled_caught:
             raise AgentUnresponsive(
                 f"agent {self.spec.name!r} did not answer initialize within {limit:.0f} s",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..errors import UsageError
@@ -19,9 +20,11 @@ class ConnectionCommands(Commands):
     """Start, look at and end agents."""
 
     def _do_connect(self, arguments: list[str]) -> None:
-        """%acp connect NAME [--cwd DIR] [--as ALIAS], or %acp connect … -- COMMAND ARGUMENT…:
-        start an agent and open a session in the notebook's folder, or in DIR. With replay:FILE as
-        the name [--speed original] [--apply-files]: replay a recording."""
+        """%acp connect NAME [--yes] [--cwd DIR] [--as ALIAS] [--protocol 2], or %acp connect … --
+        COMMAND ARGUMENT…: start an agent and open a session in the notebook's folder, or in DIR;
+        with --yes it is downloaded unasked, with --protocol 2 it is asked for the draft of the
+        next protocol. With replay:FILE as the name [--speed original] [--apply-files]: replay a
+        recording."""
         spec, cwd = self._parse_connect(arguments)
         link = self._host.link(self._alias)
         link.call(self._cell(), link.connect, spec, cwd)
@@ -82,6 +85,8 @@ class ConnectionCommands(Commands):
         cwd = self._host.cwd
         names: list[str] = []
         source = None
+        protocol, own = _protocol(own)
+        unasked = False
         if any(word.startswith(REPLAY) for word in own):
             from ..host.recordings import read_options
 
@@ -92,8 +97,10 @@ class ConnectionCommands(Commands):
                 cwd = self._directory(next(rest, None))
             elif word.startswith("--cwd="):
                 cwd = self._directory(word.removeprefix("--cwd="))
+            elif word == "--yes":
+                unasked = True
             elif word.startswith("-"):
-                raise unknown_option(word, ["--cwd", "--"])
+                raise unknown_option(word, ["--cwd", "--protocol", "--yes", "--"])
             else:
                 names.append(word)
         if command is not None:
@@ -102,7 +109,7 @@ class ConnectionCommands(Commands):
                     "%acp connect takes a name or a command, not both",
                     remedy="Write `%acp connect -- PROGRAM ARGUMENT…`.",
                 )
-            return from_command(command), cwd
+            return self._host.settings.asked(from_command(command), protocol), cwd
         if len(names) != 1:
             known = ", ".join(known_names(self._host.settings.agents))
             raise UsageError(
@@ -112,13 +119,33 @@ class ConnectionCommands(Commands):
         spec = self._host.agent_named(names[0])
         if source is not None and not self._host.recordings.replayed_from:
             spec = from_recording(names[0].removeprefix(REPLAY), source)
-        return spec, cwd
+        spec = replace(spec, unasked=unasked)
+        return self._host.settings.asked(spec, protocol), cwd
+
+
+def _protocol(words: list[str]) -> tuple[int | None, list[str]]:
+    """The version of the protocol that is asked for, and the words without it."""
+    from ..host.settings import read_protocol
+
+    found, rest = None, []
+    words = [part for word in words for part in _parted(word)]
+    for number, word in enumerate(words):
+        if word == "--protocol":
+            found = read_protocol(next(iter(words[number + 1 :]), ""))
+        elif number == 0 or words[number - 1] != "--protocol":
+            rest.append(word)
+    return found, rest
+
+
+def _parted(word: str) -> list[str]:
+    name, equals, value = word.partition("=")
+    return [name, value] if name == "--protocol" and equals else [word]
 
 
 def _log_lines(agent: Any, count: int) -> list[str]:
-    from ..connection.environment import redact, secret_values
+    from ..connection.environment import redact
 
-    secrets = secret_values(agent.environment)
+    secrets = agent.secrets
     lines = []
     for entry in agent.log[-count:] if count else []:
         text = redact(entry.line.decode("utf-8", "replace").rstrip(), secrets)

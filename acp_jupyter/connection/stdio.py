@@ -35,7 +35,7 @@ from ..errors import AgentError, AgentExited, AgentUnresponsive, UsageError
 from .environment import redact, secret_values
 from .spawn import READ_SIZE, TERM_GRACE, Pipes, not_found, spawn
 
-__all__ = ["StdioTransport", "open_stdio"]
+__all__ = ["StdioTransport", "one_line", "open_stdio"]
 
 STDERR_KEPT = 64 * 1024
 """Bytes of standard error kept; what an error shows of them is far less."""
@@ -82,10 +82,10 @@ class StderrRing:
         # Colours go before secrets are looked for: one could be split by them.
         text = redact(_SGR.sub("", data.decode("utf-8", "replace")), secrets)
         found = [line.rstrip() for line in re.split(r"\r?\n", text) if line.strip()]
-        return "\n".join(_one_line(line) for line in found[-lines:]) if lines > 0 else ""
+        return "\n".join(one_line(line) for line in found[-lines:]) if lines > 0 else ""
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """``text`` cut, with control, formatting and unassigned characters written as escapes."""
     if len(text) > STDERR_LINE:
         text = text[: STDERR_LINE - 1] + "…"
@@ -229,6 +229,11 @@ class StdioTransport:
         return f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
 
     @property
+    def secrets(self) -> frozenset[str]:
+        """See `transport.Transport`: all that it knows comes from the environment."""
+        return frozenset()
+
+    @property
     def failure(self) -> None:
         """Its status and its standard error say why it ended."""
 
@@ -338,7 +343,7 @@ class StdioTransport:
                 self._gone.set()
 
     def _safe(self, name: object) -> str:
-        return _one_line(redact(str(name), self._secrets))
+        return one_line(redact(str(name), self._secrets))
 
     async def _watch_status(self) -> None:
         """Task: apply the guard's reports. Not cancelled, because closing depends on it."""

@@ -39,6 +39,10 @@ class Transport(Stream, Protocol):
         """How it ended, as the end of a sentence about the agent: "exited with code 3"."""
 
     @property
+    def secrets(self) -> frozenset[str]:
+        """What must not be shown of what is sent and received, beyond the environment's secrets."""
+
+    @property
     def failure(self) -> ACPError | None:
         """The error that says why it ended; ``None`` where `ending` says all."""
 

@@ -45,7 +45,7 @@ class WireTail:
         if agent is not self._agent:
             self._agent = agent
             self._messages = self._errors = 0
-            values = secret_values(agent.environment) | secret_values(self._environ)
+            values = agent.secrets | secret_values(self._environ)
             self._secrets = frozenset(_spellings(values))
         new_messages = agent.log_count - self._messages
         new_errors = agent.errors_count - self._errors

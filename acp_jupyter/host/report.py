@@ -80,7 +80,7 @@ def agent_facts(connection: str, agent: Agent, session: Session) -> dict[str, An
     """Who the agent is and how it is set; no secret of the environment's is in it."""
     from ..connection.environment import redact, secret_values
 
-    secrets = secret_values({**agent.environment, **agent.spec.env})
+    secrets = agent.secrets | secret_values(agent.spec.env)
     found = agent.initialized
     options = {option.id: option.value for option in session.options}
     return {

@@ -84,9 +84,14 @@ class Redactor:
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        # Longest first: a secret that contains another one must not leave its rest behind.
-        self._values = sorted(filter(None, values), key=len, reverse=True)
+        self._values: list[str] = []
         self.found: dict[str, set[str]] = {}
+        self.add(values)
+
+    def add(self, values: Iterable[str]) -> None:
+        """Further values that are secret whatever their shape."""
+        # Longest first: a secret that contains another one must not leave its rest behind.
+        self._values = sorted({*self._values, *filter(None, values)}, key=len, reverse=True)
 
     def text(self, text: str) -> str:
         """Text without what was to be removed."""

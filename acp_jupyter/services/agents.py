@@ -1,7 +1,8 @@
 """Which program an agent's name stands for.
 
-Names come from two places: the bundled agent ``demo``, and the user's configuration. A command
-given in full needs no name. Nothing is taken from the workspace or a notebook.
+Names come from three places, in this order: the user's configuration, the bundled agent ``demo``,
+and the registry of agents. A command given in full needs no name. Nothing is taken from the
+workspace or a notebook.
 """
 
 from __future__ import annotations
@@ -12,9 +13,14 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from ..connection.address import is_address
 from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..connection.address import RemoteSource
+    from .registry.model import RegistryAgent
 
 DEMO = "demo"
 
@@ -61,12 +67,15 @@ class AgentSpec:
 
     Attributes:
         name: what the user calls it.
-        argv: program and arguments.
+        argv: program and arguments; the address where it is remote.
         env: variables added to the child's environment.
         minimal_env: start from an allowlist instead of the user's environment.
         keep: names of variables to keep with ``minimal_env``.
         replay: a recording that it is replayed from; the command is found when it starts.
         shown: what people are shown of the agent that is replayed.
+        remote: how to reach it where it runs elsewhere.
+        registry: an agent of the registry, whose command is chosen when it starts.
+        unasked: it may be downloaded without a question.
         protocol: version to ask for; 2 is a draft, and an agent that has only 1 is started again.
     """
 
@@ -77,6 +86,9 @@ class AgentSpec:
     keep: tuple[str, ...] = ()
     replay: ReplaySource | None = None
     shown: Shown | None = None
+    remote: RemoteSource | None = None
+    registry: RegistryAgent | None = None
+    unasked: bool = False
     protocol: int = 1
 
 
@@ -127,13 +139,15 @@ def from_command(argv: Sequence[str]) -> AgentSpec:
     return AgentSpec(name, tuple(argv))
 
 
-def from_name(name: str, configured: Mapping[str, object]) -> AgentSpec:
+def from_name(name: str, configured: Mapping[str, object], registry: str = "") -> AgentSpec:
     """The agent of that name.
 
     Args:
         name: as the user wrote it.
         configured: name to command (a string or a list), or to a dict with ``command``, ``env``
-            (a dict), ``env_mode`` ("user" or "minimal") and ``keep`` (names).
+            (a dict), ``env_mode`` ("user" or "minimal") and ``keep`` (names); or to a dict with
+            ``url``, see `remote_agents`.
+        registry: address of the registry; the official one if it is empty.
 
     Raises:
         UsageError: nobody knows the name, or its configuration cannot be read.
@@ -144,25 +158,35 @@ def from_name(name: str, configured: Mapping[str, object]) -> AgentSpec:
         return demo_agent()
     if name.startswith(REPLAY):
         return from_recording(name.removeprefix(REPLAY))
+    if is_address(name):
+        from .remote_agents import from_address
+
+        return from_address(name)
+    from .registry import catalogue
+
+    known = catalogue.load(registry)
+    agent = known.find(name)
+    if agent is not None:
+        return AgentSpec(agent.id, (), registry=agent)
     names = known_names(configured)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(name, [*names, *known.names()], n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
     raise UsageError(
         f"no agent is called {name!r}",
-        remedy=f"{hint}Known agents: {', '.join(names)}. "
+        remedy=f"{hint}Known agents: {', '.join(names)}, and those that `%acp agents` lists. "
         "Any other one: `%acp connect -- PROGRAM ARGUMENT…`.",
     )
 
 
-def from_text(text: str, configured: Mapping[str, object]) -> AgentSpec:
-    """An agent named by one string (``ACP_JUPYTER_AGENT``): a known name, a recording
-    (``replay:FILE``), or a command line.
+def from_text(text: str, configured: Mapping[str, object], registry: str = "") -> AgentSpec:
+    """An agent named by one string (``ACP_JUPYTER_AGENT``): a known name, an address, a
+    recording (``replay:FILE``), or a command line. Arguments as of `from_name`.
 
     Raises:
         UsageError: it is neither.
     """
     text = text.strip()
-    if text == DEMO or text in configured:
+    if text == DEMO or text in configured or is_address(text):
         return from_name(text, configured)
     if text.startswith(REPLAY):
         return from_recording(text.removeprefix(REPLAY))
@@ -172,16 +196,20 @@ def from_text(text: str, configured: Mapping[str, object]) -> AgentSpec:
         raise UsageError(f"{text!r} is no command line: {error}") from error
     if len(words) > 1 or "/" in text:
         return from_command(words)
-    return from_name(text, configured)
+    return from_name(text, configured, registry)
 
 
 def known_names(configured: Mapping[str, object]) -> list[str]:
-    """All names that `from_name` knows, the bundled agent first."""
+    """All names that `from_name` knows without the registry, the bundled agent first."""
     return [DEMO, *sorted(name for name in configured if name != DEMO)]
 
 
 def _from_configuration(name: str, value: object) -> AgentSpec:
     settings: Mapping[str, object] = value if isinstance(value, Mapping) else {"command": value}
+    if "url" in settings:
+        from .remote_agents import from_settings
+
+        return from_settings(name, settings)
     command = settings.get("command")
     argv = shlex.split(command) if isinstance(command, str) else command
     env = settings.get("env", {})

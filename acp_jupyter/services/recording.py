@@ -166,6 +166,7 @@ class Connection:
         self._size = 0
         self._turn = 0
         self._told = False
+        self._dropped = False
         self.cell = ""
         self.title = ""
         self.version = ""
@@ -181,6 +182,10 @@ class Connection:
             self._size += len(line)
             if self._size > HELD_LIMIT:
                 self.flush()
+
+    def conceal(self, values: Iterable[str]) -> None:
+        """Further values that are secret."""
+        self._redactor.add(values)
 
     def begin_turn(self) -> None:
         self._turn += 1
@@ -223,6 +228,8 @@ class Connection:
     def flush(self) -> None:
         """Write what has happened so far."""
         held, self._held, self._size = self._held, [], 0
+        if self._dropped:
+            return
         lines: list[Line] = []
         if self._header is not None and held:
             agent = msgspec.structs.replace(
@@ -238,6 +245,10 @@ class Connection:
         if self._recorder.failed and not self._told:
             self._told = True
             self.on_failure(self._recorder.failed)
+
+    def drop(self) -> None:
+        """Nothing of this connection is written: it was given up for another one at once."""
+        self._dropped = True
 
     def _where(self) -> dict[str, Any]:
         return {
