@@ -39,6 +39,14 @@ export interface IToolCallData extends IEntryBase {
   /** Lines of its diffs. */
   added: number;
   removed: number;
+  /** Ids of the terminals that it shows and whose command runs. */
+  terminals?: string[];
+}
+
+/** A terminal of the client's that no tool call shows, while its command runs. */
+export interface ITerminalData extends IEntryBase {
+  type: 'terminal';
+  terminals: string[];
 }
 
 export interface IPlanData extends IEntryBase {
@@ -86,7 +94,13 @@ export interface ICellsData extends IEntryBase {
 }
 
 export type EntryData =
-  IToolCallData | IPlanData | IPermissionData | IElicitationData | IFooterData | ICellsData;
+  | IToolCallData
+  | ITerminalData
+  | IPlanData
+  | IPermissionData
+  | IElicitationData
+  | IFooterData
+  | ICellsData;
 
 // -- the comm --------------------------------------------------------------------------------
 
@@ -149,6 +163,14 @@ export interface IQuestion {
   cell: string;
 }
 
+/** A command that the agent runs. */
+export interface ITerminal {
+  id: string;
+  command: string;
+  /** Its working directory. */
+  cwd: string;
+}
+
 export interface ILinkState {
   /** Unique in the kernel; named in requests. */
   key: string;
@@ -168,6 +190,8 @@ export interface ILinkState {
   };
   commands: { name: string; description: string }[];
   questions: IQuestion[];
+  /** Commands that run; a kernel of an older version does not tell. */
+  terminals?: ITerminal[];
 }
 
 export interface IWireLine {
@@ -180,12 +204,51 @@ export interface IWireLine {
   text: string;
 }
 
+/**
+ * What the kernel asks about a document that may be open in the page: the agent has asked for its
+ * file. `path` is the server's, relative to its root folder.
+ */
+export type DocumentQuestion =
+  /** Answer: `IOpenDocument`, or `null` if it is not open. */
+  | { op: 'find'; path: string }
+  /** Show this text, as one step of the user's undo. Answer: `EditOutcome`. */
+  | { op: 'edit'; path: string; revision: string; text: string }
+  /** What was shown is in the file now; or never will be, so take it back. Answer: `null`. */
+  | { op: 'settle'; path: string; saved: boolean }
+  /** The notebook's file was written: show it. Answer: whether that was done. */
+  | { op: 'reload'; path: string };
+
+export interface IOpenDocument {
+  kind: 'text' | 'notebook';
+  /** Another one for each text of it. */
+  revision: string;
+  /** Whether it has edits that are not in the file. */
+  dirty: boolean;
+  /** Whether it is edited with others, and saved by the server (jupyter-collaboration). */
+  shared: boolean;
+  readOnly: boolean;
+  /** Whether the file was changed since it was loaded; only looked for where it is dirty. */
+  outdated: boolean;
+  /** Where it is dirty or shared. Line ends are `\n`; a notebook is JSON. `null`: too large. */
+  text: string | null;
+}
+
+export type EditOutcome =
+  | 'made'
+  /** It is another revision. */
+  | 'changed'
+  | 'closed'
+  | 'outdated'
+  | 'read-only';
+
 /** Kernel to frontend. */
 export type FromKernel =
   | { type: 'state'; version: number; links: ILinkState[] }
   /** The agent works on this file: for a user who follows along. */
   | { type: 'follow'; link: string; location: ILocation }
   | { type: 'wire'; link: string; lines: IWireLine[] }
+  /** Answered by a request of type `document` with the same `ask`. */
+  | { type: 'document'; ask: string; question: DocumentQuestion }
   /** Answer to the request of that id. */
   | { type: 'reply'; id: string; ok: true; value: unknown }
   | { type: 'reply'; id: string; ok: false; error: string };
@@ -201,8 +264,14 @@ export type Request =
   | { type: 'wire'; link: string; on: boolean }
   /** Reply: `ICompletion`. Places in the code are counted as JavaScript does. */
   | { type: 'complete'; code: string; cursor: number }
+  /** End a command, and all that it started. */
+  | { type: 'stop'; terminal: string }
+  /** Reply: `IAttachment`. */
+  | { type: 'attach'; terminal: string }
   /** What became of a proposed cell. */
   | { type: 'cells'; entry: string; index: number; state: IProposedCell['state'] }
+  /** What a `document` of the kernel's asked for. */
+  | { type: 'document'; ask: string; answer: IOpenDocument | EditOutcome | boolean | null }
   /** Reply: `{ name, text }`. `path` is the notebook's, absolute or relative to its folder. */
   | { type: 'export'; path: string; to: 'html' | 'md' | 'json'; redact: boolean };
 
@@ -210,4 +279,9 @@ export interface ICompletion {
   start: number;
   end: number;
   matches: { text: string; type: string; signature: string }[];
+}
+
+/** The command line that shows a command's output in a terminal on the kernel's machine. */
+export interface IAttachment {
+  command: string;
 }

@@ -4,7 +4,16 @@
  */
 
 export type Action =
-  'copy' | 'columns' | 'open' | 'insert' | 'run' | 'dismiss' | 'more' | 'insert-all';
+  | 'copy'
+  | 'columns'
+  | 'open'
+  | 'stop'
+  | 'attach'
+  | 'insert'
+  | 'run'
+  | 'dismiss'
+  | 'more'
+  | 'insert-all';
 
 /** Labels name files and languages: no mathematics, whatever they are called. */
 const NO_MATH = 'mathjax_ignore tex2jax_ignore';

@@ -33,6 +33,10 @@ function hasCounts(value: JSONObject, ...names: string[]): boolean {
   return names.every(name => isCount(value[name]));
 }
 
+function isText(value: unknown): value is string {
+  return typeof value === 'string';
+}
+
 function isLocation(value: unknown): value is ILocation {
   return (
     isObject(value) && hasTexts(value, 'path') && (value.line === undefined || isCount(value.line))
@@ -64,8 +68,11 @@ function isWhole(data: JSONObject): boolean {
         hasTexts(data, 'kind', 'title', 'status') &&
         typeof data.finished === 'boolean' &&
         isList(data.locations, isLocation) &&
-        hasCounts(data, 'added', 'removed')
+        hasCounts(data, 'added', 'removed') &&
+        (data.terminals === undefined || isList(data.terminals, isText))
       );
+    case 'terminal':
+      return isList(data.terminals, isText);
     case 'plan':
       return hasCounts(data, 'done', 'total');
     case 'permission':

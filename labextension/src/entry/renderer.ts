@@ -14,8 +14,9 @@ import type { Message } from '@lumino/messaging';
 import { Signal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
 
+import { ask } from '../live/ask';
 import { ENTRY_MIME } from '../protocol';
-import type { EntryData, ICellsData, IProposedCell } from '../protocol';
+import type { EntryData, ICellsData, IProposedCell, ITerminal } from '../protocol';
 import type { ILive } from '../tokens';
 import { announce, announceOnce } from './announce';
 import { actionOf } from './buttons';
@@ -29,9 +30,11 @@ import { isRunning, placeOf } from './place';
 import { insertable, proposals } from './proposals';
 import type { IProposalsView } from './proposals';
 import { sanitized } from './sanitize';
+import { addControls, runningIn } from './terminals';
 import { addTools, copied, linkLocations } from './tools';
 
 export const OPEN_LOCATION = 'acp:open-location';
+export const OPEN_TERMINAL = 'acp:open-terminal';
 
 /** Pixels that two columns of code need. */
 const ROOM = 640;
@@ -65,6 +68,7 @@ export class RenderedEntry extends Widget implements IRenderMime.IRenderer {
 
   override dispose(): void {
     this._room?.disconnect();
+    this._around.live?.changed.disconnect(this._onLive);
     Signal.clearData(this);
     super.dispose();
   }
@@ -75,6 +79,7 @@ export class RenderedEntry extends Widget implements IRenderMime.IRenderer {
     this._plain = text(model.data['text/plain']);
     this._entry = readEntry(model.data[ENTRY_MIME]);
     this._forgetMarked();
+    this._followsTerminals();
     if (!this.node.firstChild) {
       this._show();
       return Promise.resolve();
@@ -90,7 +95,7 @@ export class RenderedEntry extends Widget implements IRenderMime.IRenderer {
 
   protected override onAfterAttach(message: Message): void {
     super.onAfterAttach(message);
-    if (this._entry?.type === 'cells') {
+    if (this._entry?.type === 'cells' || this._followsTerminals()) {
       this._show(); // Only now it is known in which notebook.
     } else {
       this._announce();
@@ -126,6 +131,7 @@ export class RenderedEntry extends Widget implements IRenderMime.IRenderer {
     if (entry?.type === 'tool_call' && this._around.commands.hasCommand(OPEN_LOCATION)) {
       linkLocations(body, entry.locations);
     }
+    addControls(body, this._running, this._around.commands.isEnabled(OPEN_TERMINAL));
     return body;
   }
 
@@ -171,6 +177,44 @@ export class RenderedEntry extends Widget implements IRenderMime.IRenderer {
       }
     });
     this._room.observe(this.node);
+  }
+
+  // -- running commands -------------------------------------------------------------------------
+
+  /** Look at which of the entry's commands run, now and whenever that changes; returns whether
+   * that is different from before. */
+  private _followsTerminals(): boolean {
+    const { live, notebooks } = this._around;
+    const ids = this._entry && 'terminals' in this._entry ? (this._entry.terminals ?? []) : [];
+    if (ids.length && live && !this._followed) {
+      this._followed = true;
+      live.changed.connect(this._onLive);
+    }
+    const panel = ids.length ? placeOf(this.node, notebooks)?.panel : undefined;
+    const running = runningIn((panel && live?.of(panel)?.links) ?? [], ids);
+    const changed = JSON.stringify(running) !== JSON.stringify(this._running);
+    this._running = running;
+    return changed;
+  }
+
+  private _onLive = (): void => {
+    if (this.isAttached && this._followsTerminals()) {
+      this._show();
+    }
+  };
+
+  private _onTerminalAction(action: 'stop' | 'attach', index: number): void {
+    const terminal = this._running[index]?.id;
+    const panel = placeOf(this.node, this._around.notebooks)?.panel;
+    const live = panel && this._around.live?.of(panel);
+    if (terminal === undefined || !panel || !live) {
+      return;
+    }
+    if (action === 'attach') {
+      void this._around.commands.execute(OPEN_TERMINAL, { terminal, notebook: panel.id });
+    } else {
+      void ask(live, { type: 'stop', terminal });
+    }
   }
 
   // -- proposed cells ---------------------------------------------------------------------------
@@ -256,6 +300,8 @@ export class RenderedEntry extends Widget implements IRenderMime.IRenderer {
     } else if (action === 'open') {
       event.preventDefault(); // The summary in which it stands is not to fold.
       this._open(entry, index);
+    } else if (action === 'stop' || action === 'attach') {
+      this._onTerminalAction(action, index);
     } else if (entry.type === 'cells') {
       this._onCellAction(entry, action, index);
     }
@@ -302,6 +348,8 @@ export class RenderedEntry extends Widget implements IRenderMime.IRenderer {
   private _room: ResizeObserver | null = null;
   private _hasRoom = false;
   private _wasBusy = false;
+  private _followed = false;
+  private _running: readonly ITerminal[] = [];
 }
 
 /** A text of a MIME bundle, which notebook files may have in lines. */

@@ -1,12 +1,26 @@
 /** All notebooks' agents, their sessions, and what they do. */
 
-import type { ILinkState } from '../protocol';
+import type { ILinkState, ITerminal } from '../protocol';
 import type { ILiveNotebook } from '../tokens';
 import { ask } from './ask';
 import { contextPercent, costText, linkName, speaking, statusWords, valueName } from './describe';
 import { button, element, KeyedNodes, setText } from './dom';
 import { statusIcon } from './icons';
 import { notebookName } from './questions';
+
+/** A command that runs. */
+class TerminalItem {
+  readonly node: HTMLElement;
+
+  constructor(notebook: ILiveNotebook, { id, command, cwd }: ITerminal) {
+    const stop = button('Stop', () => ask(notebook, { type: 'stop', terminal: id }), {
+      class: 'acp-Button',
+      'aria-label': `Stop ${command}`
+    });
+    const shown = element('code', { text: command, title: `in ${cwd}` });
+    this.node = element('li', { class: 'acp-Terminal' }, shown, stop);
+  }
+}
 
 class AgentItem {
   readonly node: HTMLElement;
@@ -16,13 +30,20 @@ class AgentItem {
   private _name = element('h4');
   private _shown = '';
   private _status = element('span', { class: 'acp-Agent-status' });
+  private _terminals: KeyedNodes<ITerminal, TerminalItem>;
 
   constructor(notebook: ILiveNotebook, link: string) {
     this._cancel = button('Cancel turn', () => ask(notebook, { type: 'cancel', link }), {
       class: 'acp-Button'
     });
     const head = element('div', { class: 'acp-Agent-head' }, this._name, this._status);
-    this.node = element('li', { class: 'acp-Agent' }, head, this._facts, this._cancel);
+    const running = element('ul', { class: 'acp-List', 'aria-label': 'Running commands' });
+    this._terminals = new KeyedNodes<ITerminal, TerminalItem>(
+      running,
+      terminal => new TerminalItem(notebook, terminal),
+      () => {}
+    );
+    this.node = element('li', { class: 'acp-Agent' }, head, this._facts, running, this._cancel);
   }
 
   update(link: ILinkState): void {
@@ -42,6 +63,7 @@ class AgentItem {
         element('dd', { text })
       ])
     );
+    this._terminals.set(new Map((link.terminals ?? []).map(each => [each.id, each])));
     this._cancel.hidden = !['working', 'waiting'].includes(link.status);
     this._cancel.setAttribute('aria-label', `Cancel the turn of ${linkName(link)}`);
   }

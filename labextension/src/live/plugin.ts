@@ -13,6 +13,7 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 
 import { ILive } from '../tokens';
+import { Documents } from './documents';
 import { Follower } from './follow';
 import { Live } from './notebooks';
 import { Notices } from './notices';
@@ -23,6 +24,7 @@ import { SHOW_PANEL, showQuestion } from './reveal';
 import { QuestionScroller } from './scroll';
 import { IPreferences, Preferences, SETTINGS_ID } from './settings';
 import { StatusItem } from './status';
+import { addOpenTerminal } from './terminals';
 
 const CATEGORY = 'ACP Agent';
 const FOLLOW_COMMAND = 'acp:toggle-follow';
@@ -195,6 +197,27 @@ const open: JupyterFrontEndPlugin<void> = {
   }
 };
 
+const documents: JupyterFrontEndPlugin<void> = {
+  id: 'acp-jupyter:documents',
+  description: 'Lets agents read and write the files that are open, unsaved edits included.',
+  autoStart: true,
+  requires: [ILive],
+  optional: [IDocumentManager],
+  activate: (_: JupyterFrontEnd, agents: ILive, manager: IDocumentManager | null): void => {
+    if (manager !== null) {
+      new Documents(agents, manager);
+    }
+  }
+};
+
+const terminals: JupyterFrontEndPlugin<void> = {
+  id: 'acp-jupyter:terminals',
+  description: 'Shows the commands that agents run in terminals.',
+  autoStart: true,
+  requires: [ILive],
+  activate: (app: JupyterFrontEnd, agents: ILive): void => addOpenTerminal(app, agents)
+};
+
 const OPEN_ARGUMENTS = {
   type: 'object',
   required: ['path'],
@@ -212,5 +235,7 @@ export const plugins: JupyterFrontEndPlugin<unknown>[] = [
   status,
   notices,
   scroll,
-  open
+  open,
+  terminals,
+  documents
 ];
