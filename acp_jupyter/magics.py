@@ -16,8 +16,8 @@ from IPython.core.error import UsageError as IPythonUsageError
 from IPython.core.magic import cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from .commands.base import no_arguments
 from .commands.agents import AgentCommands
+from .commands.base import no_arguments
 from .commands.connection import ConnectionCommands
 from .commands.files import FileCommands
 from .commands.options import OptionCommands
@@ -38,6 +38,7 @@ CELL_OPTIONS = ("--session", "--out", "--timeout", "--attach", "--budget", "--to
 @magics_class
 class AcpMagics(
     ConnectionCommands,
+    AgentCommands,
     SessionCommands,
     TurnCommands,
     TerminalCommands,

@@ -14,9 +14,9 @@ import sys
 
 from .. import __version__
 from ..errors import ACPError
-from . import attach, compare, demo, export, install, policy, replay, run, sweep, verify
+from . import agents, attach, compare, demo, export, install, policy, replay, run, sweep, verify
 
-COMMANDS = (demo, install, run, verify, sweep, compare, policy, export, replay, attach)
+COMMANDS = (demo, install, agents, run, verify, sweep, compare, policy, export, replay, attach)
 """In the order of ``--help``."""
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from ..magics import commands as acp_commands
@@ -83,8 +84,15 @@ def _acp(line: str, cursor: int, agents: Mapping[str, object]) -> Completion:
     words = line.split(" ")
     if len(words) == 2:
         return _matching(words[1], cursor, [c for c in acp_commands() if c != "state"], "command")
+    if words[1] == "agents" and len(words) == 3:
+        return _matching(words[-1], cursor, ["update", *_registered()], "agent")
     if words[1] == "connect" and "--" not in words[2:-1]:
-        return _matching(words[-1], cursor, [*known_names(agents), "--cwd", "--"], "agent")
+        return _matching(
+            words[-1],
+            cursor,
+            [*known_names(agents), *_registered(agents), "--cwd", "--protocol", "--"],
+            "agent",
+        )
     if words[1] == "permissions" and len(words) == 3:
         return _matching(words[-1], cursor, ["ask", "deny", "allow"], "policy")
     if words[1] == "terminals" and len(words) == 3:
@@ -92,6 +100,13 @@ def _acp(line: str, cursor: int, agents: Mapping[str, object]) -> Completion:
     if words[1] == "help":
         return _matching(words[-1], cursor, acp_commands(), "command")
     return Completion(cursor)
+
+
+def _registered(configured: Mapping[str, object] = MappingProxyType({})) -> list[str]:
+    """Agents that come with the package's list; a fetched one is read when they are connected."""
+    from ..services.registry.catalogue import read_snapshot
+
+    return [name for name in read_snapshot()[0] if name not in configured]
 
 
 def _matching(

@@ -11,11 +11,12 @@ Files ``jupyter_acp_config.py`` and ``jupyter_acp_config.json`` in the directori
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from jupyter_core.paths import jupyter_config_path
-from traitlets import Bool, Dict, Float, Unicode, Union
+from traitlets import Bool, Dict, Enum, Float, List, Unicode, Union
 from traitlets.config import Config, Configurable
 from traitlets.config.loader import (
     ConfigFileNotFound,
@@ -24,6 +25,7 @@ from traitlets.config.loader import (
 )
 
 from ..errors import UsageError
+from ..services.agents import AgentSpec
 from ..services.policy import Policy
 from ..services.policy_file import read_policy
 
@@ -54,11 +56,27 @@ class ACPJupyter(Configurable):
         help="Agents by name: a command (a string or a list of strings), or a dict with "
         '"command", "env", "env_mode" ("user" or "minimal") and "keep".'
     ).tag(config=True)
+    registry = Unicode(
+        "",
+        help="Address of the registry of agents, by https; the official one if it is empty. "
+        "ACP_JUPYTER_REGISTRY goes before it.",
+    ).tag(config=True)
+    allow_agents = List(
+        Unicode(),
+        help="Agents of the registry, by id, that are downloaded and run without a question; "
+        '"*" stands for all of them.',
+    ).tag(config=True)
     permissions = Union(
         [Unicode(), Dict()],
         default_value="ask",
         help="What to do with permission requests: ask, deny, allow, the path of a policy file, "
         'or a policy as a dict with "default" and "rules". ACP_JUPYTER_PERMISSIONS goes before it.',
+    ).tag(config=True)
+    protocol = Enum(
+        (1, 2),
+        default_value=1,
+        help="Version of the protocol that agents are asked for; 2 is a draft. An agent that has "
+        "only 1 is started again with that. ACP_JUPYTER_PROTOCOL goes before it.",
     ).tag(config=True)
     silence_limit = Float(
         600.0,
@@ -92,7 +110,28 @@ class ACPJupyter(Configurable):
                 remedy=_WHERE,
             ) from error
         settings.agent = environ.get("ACP_JUPYTER_AGENT") or settings.agent
+        settings.registry = environ.get("ACP_JUPYTER_REGISTRY") or settings.registry
+        if environ.get("ACP_JUPYTER_PROTOCOL"):
+            settings.protocol = read_protocol(environ["ACP_JUPYTER_PROTOCOL"])
         return settings
+
+    def asked(self, spec: AgentSpec, protocol: int | None = None) -> AgentSpec:
+        """The agent, to be asked for that version of the protocol, or for the one set here."""
+        return replace(spec, protocol=self.protocol if protocol is None else protocol)
+
+
+def read_protocol(value: object) -> int:
+    """A version of the protocol as users write it.
+
+    Raises:
+        UsageError: there is none like it.
+    """
+    if str(value) not in ("1", "2"):
+        raise UsageError(
+            f"{str(value)[:100]!r} is no version of the protocol that this client has",
+            remedy="It is 1, or 2 for the draft (--protocol, ACP_JUPYTER_PROTOCOL).",
+        )
+    return int(str(value))
 
 
 def _read_files() -> Config:
