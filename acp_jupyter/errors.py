@@ -70,6 +70,7 @@ class ErrorCode:
     REQUEST_CANCELLED = -32800
     AUTH_REQUIRED = -32000
     RESOURCE_NOT_FOUND = -32002
+    UNSUPPORTED_VERSION = -32022  # of version 2
     URL_ELICITATION_REQUIRED = -32042  # of MCP's, which agents pass on
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..client.session import Session as LiveSession
     from ..connection.portal import PortalFuture
     from ..experiments.checking import Checks
-    from ..experiments.snapshot import Snapshot
+    from ..services.workspace.snapshot import Snapshot
     from ..services.decisions import Record
     from ..services.policy import Policy
 
@@ -55,6 +55,7 @@ def connect(
     permissions: Permissions | None = None,
     env: Mapping[str, str] | None = None,
     roots: Sequence[str | os.PathLike[str]] = (),
+    protocol: int | None = None,
 ) -> Agent:
     """Start an agent.
 
@@ -66,6 +67,8 @@ def connect(
             with "default" and "rules"; by default what the settings say.
         env: variables added to the agent's environment.
         roots: directories in which it may read and write files besides its own.
+        protocol: version to ask for, 1 or 2 (a draft; an agent that has only 1 is started again
+            with that); by default what the settings say.
 
     Returns:
         A handle; use it in a ``with`` statement, or call its ``close``.
@@ -75,7 +78,7 @@ def connect(
         AgentNotFound: the command does not exist.
         ACPError: it could not be started, or refused.
     """
-    handle = _prepare(agent, cwd, permissions, env)
+    handle = _prepare(agent, cwd, permissions, env, protocol)
     try:
         handle._roots = [handle._directory(root) for root in roots]
         handle._call(handle._connect)
@@ -92,9 +95,10 @@ async def aconnect(
     permissions: Permissions | None = None,
     env: Mapping[str, str] | None = None,
     roots: Sequence[str | os.PathLike[str]] = (),
+    protocol: int | None = None,
 ) -> Agent:
     """`connect`, for ``await``."""
-    handle = _prepare(agent, cwd, permissions, env)
+    handle = _prepare(agent, cwd, permissions, env, protocol)
     try:
         handle._roots = [handle._directory(root) for root in roots]
         await handle._acall(handle._connect)
@@ -109,7 +113,9 @@ def _prepare(
     cwd: str | os.PathLike[str] | None,
     permissions: Permissions | None,
     env: Mapping[str, str] | None,
+    protocol: int | None,
 ) -> Agent:
+    from ..host.settings import read_protocol
     from ..services.policy_file import read_policy
 
     host, cell = _surroundings()
@@ -117,6 +123,8 @@ def _prepare(
         spec = host.agent_of(agent)
     else:
         spec = from_command([os.fspath(word) for word in agent])
+    version = None if protocol is None else read_protocol(protocol)
+    spec = host.settings.asked(spec, version)
     if env:
         spec = replace(spec, env={**spec.env, **env})
     directory = os.path.realpath(cwd) if cwd is not None else host.cwd
@@ -453,7 +461,7 @@ class Session:
         Raises:
             UsageError: there are too many of them.
         """
-        from ..experiments.snapshot import take
+        from ..services.workspace.snapshot import take
 
         self._snapshot = take(os.path.realpath(self.cwd))
         return self._snapshot

@@ -9,11 +9,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 import trio
 
-from ..errors import ACPError, AgentCrashLoop, AgentError, AgentExited, UsageError
+from ..errors import (
+    ACPError,
+    AgentCrashLoop,
+    AgentError,
+    AgentExited,
+    RequestError,
+    UsageError,
+)
 from ..services.agents import AgentSpec
 from ..services.policy import Policy
 from ..services.policy_file import check_outside
@@ -296,6 +304,37 @@ class Client:
         check_outside(policy, [cwd, *self.workplace.roots])
         if spec.replay is not None:
             spec = await self.tapes.take(spec, again=again)
+        self.starting = True
+        self.on_news()
+        try:
+            agent, note = await self._initialized(self._nursery, spec, cwd, policy, limit)
+            try:
+                session = await self._open_session(agent, cwd, session_id, policy, limit)
+            except BaseException:
+                with trio.CancelScope(shield=True):
+                    await self._end(agent, 0.0)
+                raise
+            self.agent, self.current = agent, session
+            if note:
+                session.tell("protocol", note)
+            return session
+        finally:
+            self.starting = False
+            self.on_news()
+
+    async def _initialized(
+        self,
+        nursery: trio.Nursery,
+        spec: AgentSpec,
+        cwd: str,
+        policy: Policy,
+        limit: float | None,
+    ) -> tuple[Agent, str]:
+        """A running agent that agreed on a version, and what the user has to know of that.
+
+        An agent that was asked for version 2 and has only 1 cannot have understood what the client
+        said of itself: it is started again, and asked for version 1.
+        """
         agent = Agent(
             spec,
             cwd=cwd,
@@ -305,23 +344,26 @@ class Client:
         )
         agent.workplace = self.workplace
         agent.on_news = self._tell_news
-        self.starting = True
-        self.on_news()
+        await nursery.start(agent.serve)
+        self._agents.append(agent)
         try:
-            await self._nursery.start(agent.serve)
-            self._agents.append(agent)
-            try:
-                await agent.initialize(policy, limit=limit)
-                session = await self._open_session(agent, cwd, session_id, policy, limit)
-            except BaseException:
+            await agent.initialize(policy, limit=limit)
+            if agent.version == spec.protocol or spec.replay is not None:
+                return agent, ""
+        except BaseException as error:
+            if spec.protocol == 1 or not isinstance(error, RequestError | AgentExited):
                 with trio.CancelScope(shield=True):
                     await self._end(agent, 0.0)
                 raise
-            self.agent, self.current = agent, session
-            return session
-        finally:
-            self.starting = False
-            self.on_news()
+        if agent.recording is not None:
+            agent.recording.drop()
+        await self._end(agent, 0.0)
+        first = replace(spec, protocol=1)
+        agent, _ = await self._initialized(nursery, first, cwd, policy, limit)
+        return agent, (
+            f"{spec.name} does not speak version {spec.protocol} of the protocol: "
+            "it was started again, with version 1."
+        )
 
     def _tell_news(self) -> None:
         self.on_news()  # which the surface may have set since

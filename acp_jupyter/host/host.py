@@ -295,7 +295,8 @@ class Host:
                 remedy="Run `%acp connect demo` for the bundled agent, or "
                 "`%acp connect -- COMMAND ARGUMENT…` for any other one.",
             )
-        return from_text(self.settings.agent, self.settings.agents, self.settings.registry)
+        spec = from_text(self.settings.agent, self.settings.agents, self.settings.registry)
+        return self.settings.asked(spec)
 
     def agent_named(self, name: str) -> AgentSpec:
         """The agent of that name.

@@ -127,6 +127,14 @@ def ended(update: Dict) -> Ended:
     )
 
 
+def supported(data: JSON) -> list[int]:
+    """The versions that an agent names in the data of the error "unsupported protocol version"."""
+    versions = data.get("supported") if type(data) is dict else None
+    if type(versions) is not list:
+        return []
+    return [version for version in versions if type(version) is int]
+
+
 def background(update: Dict) -> list[Dict] | None:
     """What runs apart from the work that the session waits for; ``None`` if that is not told."""
     value = update.get("background")
