@@ -28,6 +28,7 @@ from .pace import Pace
 if TYPE_CHECKING:
     from ..questions.comms import CommTap
     from .host import Host
+    from .live_documents import PageDocuments
     from .live_requests import Completer, Requests
     from .live_state import Snapshots
     from .live_wire import WireTail
@@ -94,6 +95,7 @@ class Live:
         self._follows = Pace(host.portal, FOLLOW_INTERVAL, self._publish_follow)
         self._wires = Pace(host.portal, WIRE_INTERVAL, self._publish_wires)
         self._parts: tuple[Snapshots, Requests] | None = None
+        self._documents: PageDocuments | None = None
 
     # -- the surface's side --------------------------------------------------------------------
 
@@ -145,6 +147,36 @@ class Live:
         self._states.ask()
         if any(page.wires for page in self._pages.values()):
             self._wires.ask()
+
+    def documents(self) -> PageDocuments | None:
+        """What is open in the pages; ``None`` where none can be asked. On the trio thread.
+
+        Without the tap none can: the answer would wait for the cell that waits for it.
+        """
+        if self._tap is None or not self._listening():
+            return None
+        if self._documents is None:
+            from .live_documents import PageDocuments
+
+            server = self._host.kernel_server
+            root = "" if server is None or server.served is None else server.served.server.info.root
+            self._documents = PageDocuments(root, self._heard, self._ask)
+        return self._documents if self._documents.root else None
+
+    def _heard(self) -> dict[str, int]:
+        with self._lock:
+            return {page.comm_id: page.heard for page in self._listening()}
+
+    def _ask(self, comm_id: str, question: dict[str, Any]) -> None:
+        with self._lock:
+            page = self._pages.get(comm_id)
+            if page is not None:
+                self._send(page, question)
+
+    def _answered(self, page: _Page, request: dict[str, Any]) -> None:
+        if self._documents is None:
+            raise UsageError("nothing was asked about documents")
+        self._documents.take(page.comm_id, request)
 
     # -- messages of pages ---------------------------------------------------------------------
 
@@ -206,6 +238,8 @@ class Live:
                 self._settle(page, ident, lambda _request: self._greet(page), request)
             case "wire":
                 self._settle(page, ident, lambda _request: self._wire(page, request), request)
+            case "document":
+                self._settle(page, ident, lambda _request: self._answered(page, request), request)
             case "set" if self._host.portal.running:
                 self._host.portal.submit(self._settle_later, page, ident, request)
             case str() as kind if kind in requests.act:

@@ -1,0 +1,133 @@
+"""Files that are open in JupyterLab while an agent reads and writes them.
+
+Rules:
+- What a user does is done by keys on the page. What is on the disk is read from the disk.
+- The document that the page holds is asked for its text: an editor draws only the lines in sight.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.pages import LabPage, press
+from tests.conftest import wait_until
+
+pytestmark = pytest.mark.browser
+
+STATE = """path => {
+  const widget = [...window.jupyterapp.shell.widgets('main')]
+    .find(each => each.context?.path === path);
+  if (!widget?.context.isReady || !widget.content.editor) { return null; }
+  const { model } = widget.context;
+  const cursor = widget.content.editor.getCursorPosition();
+  return {
+    text: model.sharedModel.getSource(), dirty: model.dirty, line: cursor.line,
+    column: cursor.column, readOnly: model.readOnly
+  };
+}"""
+
+
+class Editor:
+    """A file in an editor beside the notebook.
+
+    Args:
+        lab: the page, with its notebook open.
+        name: of the file, in the server's root.
+    """
+
+    def __init__(self, lab: LabPage, name: str) -> None:
+        self.lab = lab
+        self.name = name
+        self._notebook = lab.page.evaluate("window.jupyterapp.shell.currentWidget.id")
+        options = {"mode": "split-right", "activate": False}
+        lab.command("docmanager:open", {"path": name, "options": options})
+        wait_until(lambda: self.state is not None, 30)
+
+    @property
+    def file(self) -> Path:
+        return self.lab.server.root / self.name
+
+    @property
+    def state(self) -> dict[str, Any]:
+        state: dict[str, Any] = self.lab.page.evaluate(STATE, self.name)
+        return state
+
+    @property
+    def text(self) -> str:
+        return str(self.state["text"])
+
+    @property
+    def page(self) -> Page:
+        return self.lab.page
+
+    def type(self, *keys: str) -> None:
+        """Press keys in the editor; then the notebook is the current document again."""
+        self.page.locator(".jp-FileEditor .cm-content").click()
+        for key in keys:
+            self.page.keyboard.press(key)
+        self.page.evaluate("id => window.jupyterapp.shell.activateById(id)", self._notebook)
+
+    def wait_text(self, text: str) -> None:
+        wait_until(lambda: self.text == text, 15)
+
+
+def open_editor(lab: LabPage, text: str) -> Editor:
+    """A notebook with the bundled agent, and beside it a file of this text."""
+    lab.new(["%acp connect demo"])
+    lab.run(0)
+    lab.wait_for_output(0, "Connected to Demo Agent")
+    name = f"{Path(lab.name).stem}.txt"
+    (lab.server.root / name).write_bytes(text.encode())
+    return Editor(lab, name)
+
+
+def expect_no_dialog(lab: LabPage) -> None:
+    expect(lab.page.locator(".jp-Dialog")).to_have_count(0)
+    assert lab.console_errors == []
+
+
+def test_what_is_typed_and_not_saved_is_what_the_agent_reads(lab: LabPage) -> None:
+    editor = open_editor(lab, "one\r\ntwo\r\n")
+    index = lab.ask(f"read {editor.name}")
+    lab.wait_for_output(index, "has 2 lines and 10 characters")
+    editor.type("Control+Home", "n", "e", "w", "Enter")
+    index = lab.ask(f"read {editor.name}")
+    lab.wait_for_output(index, "has 3 lines and 15 characters")  # with the line ends of the file
+    assert editor.file.read_bytes() == b"one\r\ntwo\r\n"
+    assert editor.state["dirty"] is True
+
+
+def test_a_write_is_seen_at_once_saved_and_undone_by_a_key(lab: LabPage) -> None:
+    editor = open_editor(lab, "one\ntwo\nthree\n")
+    editor.type("Control+End", "x", "Control+Home", "ArrowRight")
+    lab.ask(f"mode trust; edit {editor.name}: two -> zwei")
+    editor.wait_text("one\nzwei\nthree\nx")
+    wait_until(lambda: not editor.state["dirty"], 15)
+    assert editor.file.read_text() == "one\nzwei\nthree\nx"
+    assert (editor.state["line"], editor.state["column"]) == (0, 1)
+    editor.type("Control+z")
+    editor.wait_text("one\ntwo\nthree\nx")
+    assert editor.file.read_text() == "one\nzwei\nthree\nx"
+    editor.type("Control+s")
+    wait_until(lambda: editor.file.read_text() == "one\ntwo\nthree\nx", 15)
+    expect_no_dialog(lab)
+
+
+def test_what_is_typed_before_a_write_is_kept_and_the_write_refused(lab: LabPage) -> None:
+    editor = open_editor(lab, "one\n")
+    index = lab.ask(f"write {editor.name}: theirs", wait=False)
+    lab.output(index).get_by_role("button", name="Allow once", exact=True).wait_for()
+    editor.type("Control+End", "m", "i", "n", "e")
+    press(lab, index, f"Write {editor.name}", "Allow once")
+    lab.wait_until_done(index)
+    lab.wait_for_output(index, "newer than what was seen")
+    lab.wait_for_output(index, "theirs")
+    assert editor.text == "one\nmine"
+    assert editor.file.read_text() == "one\n"
+    editor.type("Control+s")
+    wait_until(lambda: editor.file.read_text() == "one\nmine", 15)
+    expect_no_dialog(lab)
