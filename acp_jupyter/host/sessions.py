@@ -215,7 +215,12 @@ class LinkSessions:
         self, cell: CellContext, cwd: str, opening: Callable[[Agent], Awaitable[Session]]
     ) -> Session:
         check_outside(self._policy(), [cwd])
-        return await self._link.open(cell, opening)
+        session = await self._link.open(cell, opening)
+        for item in self.listed:  # agents do not tell the title again
+            if item.session_id == session.session_id and session.transcript.info.title is None:
+                update = {"sessionUpdate": "session_info_update", "title": item.title or None}
+                session.take([update])
+        return session
 
     def _earlier(self, which: str, cwd: str | None) -> tuple[str, str]:
         """The id and the directory of a session that is opened again."""
