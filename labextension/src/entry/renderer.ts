@@ -68,7 +68,9 @@ export class RenderedEntry extends Widget implements IRenderMime.IRenderer {
 
   override dispose(): void {
     this._room?.disconnect();
-    this._around.live?.changed.disconnect(this._onLive);
+    if (this._followed) {
+      this._around.live?.changed.disconnect(this._onLive);
+    }
     Signal.clearData(this);
     super.dispose();
   }
