@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import acp_jupyter as acp
 from acp_jupyter.errors import CheckFailed, UsageError
-from acp_jupyter.experiments import checking, snapshot
+from acp_jupyter.experiments import checking
 from acp_jupyter.rendering import checks as rendering
 from acp_jupyter.services.patterns import within_path
+from acp_jupyter.services.workspace import snapshot
 from acp_jupyter.session.checks import (
     CommandEnd,
     Found,

@@ -68,7 +68,7 @@ def test_each_agent_works_in_a_copy_and_its_changes_are_shown(kernel: LiveKernel
     kernel.finish(cell, answer=answer).expect_ok()
     assert sorted(prompt.split(":", 1)[0] for prompt in asked) == ["demo (1)", "demo (2)"]
     text = shown(cell)
-    assert "1 file changed" in text
+    assert "Changed while it ran: 1 file, +1" in text
     assert "-old\n+new" in text
     assert text.count("No file was changed.") == 1
     assert (folder / "told.txt").read_text() == "old\n"

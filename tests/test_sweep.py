@@ -25,9 +25,10 @@ from hypothesis import strategies as st
 
 from acp_jupyter.cli import main
 from acp_jupyter.errors import ACPError, UsageError
-from acp_jupyter.experiments import directory, grid, sweep, table, workspace
+from acp_jupyter.experiments import directory, grid, sweep, table
 from acp_jupyter.experiments.directory import Results, read_run
 from acp_jupyter.experiments.sweeps import read_rows, read_runs
+from acp_jupyter.services.workspace import copies
 from tests.bench.kernels import write_kernel_specs
 from tests.live_kernel import kernel_environment
 
@@ -157,10 +158,10 @@ def test_a_copy_has_no_caches_no_repository_and_no_way_out(tmp_path: Path) -> No
     (source / "absolute").symlink_to(source / "pkg")
     (source / "results").mkdir()
     os.mkfifo(source / "pipe")
-    copied = workspace.copy(source, tmp_path / "copy", leave_out=[source / "results"])
+    copied = copies.copy(source, tmp_path / "copy", leave_out=[source / "results"])
     found = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*")}
     assert found == {"pkg", "pkg/file", "inside"}
-    assert copied == workspace.Copied(files=1, bytes=1, links_left_out=2)
+    assert copied == copies.Copied(files=1, bytes=1, links_left_out=2)
 
 
 def test_a_workspace_that_is_too_large_is_not_copied(
@@ -168,9 +169,9 @@ def test_a_workspace_that_is_too_large_is_not_copied(
 ) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "large").write_bytes(b"x" * 100)
-    monkeypatch.setattr(workspace, "MAX_BYTES", 99)
+    monkeypatch.setattr(copies, "MAX_BYTES", 99)
     with pytest.raises(UsageError, match="too large"):
-        workspace.copy(tmp_path / "source", tmp_path / "copy")
+        copies.copy(tmp_path / "source", tmp_path / "copy")
 
 
 def test_changes_are_told_by_what_is_on_the_disk(tmp_path: Path) -> None:
@@ -183,20 +184,17 @@ def test_changes_are_told_by_what_is_on_the_disk(tmp_path: Path) -> None:
         for name, text in texts.items():
             (place / name).write_text(text)
     (after / "link").symlink_to("/etc/passwd")
-    found = {change.path: change for change in workspace.changes(before, after)}
-    told = {
-        path: (change.change, change.lines_added, change.lines_removed)
-        for path, change in found.items()
-    }
+    found = {change.path: change for change in copies.changes(before, after)}
+    told = {path: (change.kind, change.added, change.removed) for path, change in found.items()}
     assert told == {
-        "added": ("added", 2, 0),
-        "edited": ("changed", 2, 1),
-        "link": ("added", 1, 0),
-        "picture": ("changed", 0, 0),
-        "removed": ("removed", 0, 1),
+        "added": ("created", 2, 0),
+        "edited": ("modified", 2, 1),
+        "link": ("created", 1, 0),
+        "picture": ("modified", 0, 0),
+        "removed": ("deleted", 0, 1),
     }
-    assert "-b\n+c\n+d" in found["edited"].text
-    assert "root:" not in found["link"].text
+    assert "-b\n+c\n+d" in found["edited"].diff
+    assert "root:" not in found["link"].diff
 
 
 # -- the table --------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..client.agent import Agent
     from ..client.session import Session
     from ..experiments.checking import Checks
-    from ..experiments.snapshot import Snapshot
+    from ..services.workspace.snapshot import Snapshot
 
 __all__ = ["CodeBlock", "FileDiff", "Timings", "Turn", "last_turn"]
 

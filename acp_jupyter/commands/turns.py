@@ -52,7 +52,7 @@ class TurnCommands(Commands):
     def _do_snapshot(self, arguments: list[str]) -> None:
         """%acp snapshot: note how the files of the session's folder are, for the checks `changed`
         and `unchanged` of %%acp_check."""
-        from ..experiments import snapshot
+        from ..services.workspace import snapshot
 
         no_arguments("snapshot", arguments)
         link = self._link

@@ -20,9 +20,9 @@ from ..connection.environment import child_environment, redact, secret_values
 from ..errors import CheckFailed, UsageError
 from ..rendering import checks as rendering
 from ..services.patterns import within_path
+from ..services.workspace.snapshot import Snapshot
 from ..session.checks import Check, CommandEnd, Found, Result, evaluate, parse, parse_line
 from ..session.transcript import TerminalState, Turn
-from .snapshot import Snapshot
 
 COMMAND_LIMIT: Final = 60.0
 """Seconds that a command may take."""

@@ -22,7 +22,6 @@ import hashlib
 import json
 import os
 import platform
-import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..host.recordings import sidecar_of
+from ..services.workspace.git import git
 
 if TYPE_CHECKING:
     from ..export.redaction import Redactor
@@ -47,12 +47,6 @@ PACKAGES: Final = (
     "trio",
 )
 """Those whose versions are told one by one."""
-
-GIT_LIMIT: Final = 20.0
-"""Seconds for a command of git: the status of a large worktree takes some."""
-
-GIT: Final = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
-"""It only looks, and starts no program that the repository's configuration names."""
 
 
 def make(
@@ -166,25 +160,6 @@ def repository(cwd: str, output: Path) -> dict[str, Any] | None:
     differing = [os.path.join(top.rstrip("\n"), item[3:]) for item in status.split("\0") if item]
     dirty = sum(os.path.realpath(path) not in made for path in differing)
     return {"commit": commit.strip() if commit is not None else None, "dirty": dirty}
-
-
-def git(cwd: str, *arguments: str) -> str | None:
-    """What a command of git prints; ``None`` if it fails or there is none."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    try:
-        done = subprocess.run(
-            [*GIT, "-C", cwd, *arguments],
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            timeout=GIT_LIMIT,
-            stdin=subprocess.DEVNULL,
-            env=kept,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
 
 
 def of_notebook(notebook: Any) -> dict[str, Any] | None:

@@ -18,13 +18,14 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ACPError
-from . import directory, workspace
+from ..services.workspace import copies
+from ..session.changes import FileChange
+from . import directory
 
 if TYPE_CHECKING:
     from .result import RunResult
@@ -82,7 +83,7 @@ def run(attempt: Path, orders: dict[str, Any]) -> int:
         )
         if result.status in ("interrupted", "terminated"):
             return STOPPED
-        changes = workspace.changes(base, place)
+        changes = copies.changes(base, place)
     held = _run_data(result, changes, orders, started)
     for name in (directory.PLACE, "job.json", "stderr.txt"):
         (attempt / name).unlink(missing_ok=True)
@@ -93,7 +94,7 @@ def run(attempt: Path, orders: dict[str, Any]) -> int:
 
 def _run_data(
     result: RunResult,
-    changes: list[workspace.FileChange],
+    changes: list[FileChange],
     orders: dict[str, Any],
     started: datetime,
 ) -> dict[str, Any]:
@@ -106,11 +107,22 @@ def _run_data(
         "status": result.status,
         "error": result.error,
         "turns": result.turns,
-        "changes": [asdict(change) for change in changes],
+        "changes": [_change(change) for change in changes],
         "checks": len(result.checks),
         "checks_passed": result.checks_passed,
         "check_results": result.checks,
         "header": result.header,
+    }
+
+
+def _change(change: FileChange) -> dict[str, Any]:
+    """A changed file: the words are those of version 1 of ``run.json``."""
+    return {
+        "path": change.path,
+        "change": {"created": "added", "deleted": "removed"}.get(change.kind, "changed"),
+        "lines_added": change.added,
+        "lines_removed": change.removed,
+        "text": "" if "\nGIT binary patch\n" in change.diff else change.diff,
     }
 
 
@@ -145,13 +157,13 @@ def _copy(attempt: Path, base: Path, orders: dict[str, Any]) -> Iterator[Path]:
     try:
         (attempt / directory.PLACE).write_text(os.fspath(folder), encoding="utf-8")
         if worktree:
-            workspace.add_worktree(source, place, orders["commit"])
+            copies.add_worktree(source, place, orders["commit"])
         else:
-            workspace.copy(base, place)
+            copies.copy(base, place)
         yield place
     finally:
         if worktree:
-            workspace.remove_worktree(source, place)
+            copies.remove_worktree(source, place)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..api.turn import Turn, last_turn
 from ..errors import ACPError, TurnCancelled, UsageError
-from ..rendering.characters import one_line
-from ..rendering.elements import PRE, Safe, box, edged, el, fold
-from . import workspace
+from ..rendering import changes
+from ..rendering.elements import Safe, box, edged, el
+from ..services.workspace import copies
+from ..session.changes import Changes, FileChange
 
 if TYPE_CHECKING:
     from ..connection.portal import PortalFuture
@@ -65,7 +66,7 @@ class Asked:
     place: Path
     failure: ACPError | None = None
     turn: Turn | None = None
-    changes: list[workspace.FileChange] = field(default_factory=list)
+    changes: list[FileChange] = field(default_factory=list)
 
 
 class Labelled:
@@ -143,10 +144,10 @@ def ask(
     asked: list[Asked] = []
     try:
         base = top / "before"
-        workspace.copy(Path(host.cwd), base)
+        copies.copy(Path(host.cwd), base)
         for number, (name, spec) in enumerate(agents, 1):
             place = top / str(number) / (os.path.basename(host.cwd) or "folder")
-            workspace.copy(base, place)
+            copies.copy(base, place)
             asked.append(Asked(name, spec, _new_link(host, name), place))
         _run(host, cell, asked, [gather(os.fspath(each.place)) for each in asked], limits, base)
         keep([each.turn for each in asked if each.turn is not None])
@@ -192,7 +193,7 @@ def _run(
             stop()
         for each, job in zip(asked, jobs, strict=True):
             _wait(host, each, job)
-            each.changes = workspace.changes(base, each.place)
+            each.changes = copies.changes(base, each.place)
             _show(cell, each)
 
 
@@ -236,15 +237,8 @@ def _changes(each: Asked) -> dict[str, Any]:
     if not each.changes:
         text = "No file was changed."
         return {"text/html": str(box(text)), "text/plain": text}
-    count = len(each.changes)
-    files = "1 file" if count == 1 else f"{count} files"
-    head = f"{files} changed in {each.place}, kept until the kernel ends:"
-    shown = [
-        fold(one_line(f"{c.path} ({c.change})", 300), el("pre", c.text, style=PRE))
-        for c in each.changes
-    ]
-    text = "\n".join([head, *(change.text or change.path for change in each.changes)])
-    return {"text/html": str(box(head, *shown)), "text/plain": text}
+    head = f"In {each.place}, kept until the kernel ends:"
+    return changes.bundle(Changes(tuple(each.changes)), head)
 
 
 def _end(host: Host, cell: CellContext, link: Link) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ACPError, UsageError
-from . import grid, table, workspace
+from ..services.workspace import copies
+from . import grid, table
 from .directory import Isolate, Manifest, Results
 from .directory import read_run as read_run_file
 from .executors import Ended, Job, executor
@@ -156,7 +157,7 @@ def plan(
     known = results.manifest()
     commit = known.commit if known is not None else ""
     if isolate == "worktree" and not commit:
-        commit = workspace.commit_of(place)
+        commit = copies.commit_of(place)
     points = grid.points(over, repeat)
     digest = grid.digest(held)
     manifest = Manifest(
@@ -292,11 +293,11 @@ def _set_up(planned: Plan) -> None:
 
         def copy(place: Path) -> None:
             if manifest.isolate == "copy":
-                workspace.copy(source, place, leave_out=[results.path])
+                copies.copy(source, place, leave_out=[results.path])
                 return
-            workspace.add_worktree(source, place, manifest.commit)
+            copies.add_worktree(source, place, manifest.commit)
             (place / ".git").unlink()  # what a worktree holds, and none any more
-            workspace.prune_worktrees(source)
+            copies.prune_worktrees(source)
 
         results.begin(manifest, planned.text, copy)
     results.check(manifest)  # another sweep may have set it up since
@@ -306,7 +307,7 @@ def _set_up(planned: Plan) -> None:
 def _clear(planned: Plan) -> None:
     """Remove what runs left that did not end."""
     if planned.results.clear() and planned.manifest.isolate == "worktree":
-        workspace.prune_worktrees(Path(planned.manifest.workspace))
+        copies.prune_worktrees(Path(planned.manifest.workspace))
 
 
 def _without_failed(planned: Plan) -> Plan:

@@ -10,6 +10,7 @@
     segments     a growing message cut so that it does not send itself again and again
     images       pictures and sound, checked before they are embedded
     diff         changes of files, compared and folded
+    changes      files that changed while a turn ran
     words        the client's own wording, the same in HTML and in plain text
     blocks       content blocks
     toolcalls, permissions, notes    groups of entries as HTML

@@ -107,6 +107,11 @@ def compare(old: str | None, new: str | None) -> Diff:
     return Diff(verb, added, removed, hunks, note)
 
 
+def hunks(before: list[str], after: list[str]) -> tuple[Hunk, ...]:
+    """What two texts differ in, by lines, all of it; each line with its end, if it has one."""
+    return tuple(_hunks(_edits(before, after)[0]))
+
+
 def _lines(text: str | None) -> list[str]:
     if not text:
         return []

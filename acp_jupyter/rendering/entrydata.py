@@ -29,7 +29,7 @@ from ..session.transcript import (
     TerminalState,
     ToolCallEntry,
 )
-from . import elicitation, toolcalls, words
+from . import changes, elicitation, toolcalls, words
 from .characters import one_line, visible
 
 MIME: Final = "application/vnd.acp.entry+json"
@@ -122,8 +122,9 @@ def _plan(entry: PlanEntry) -> Data:
 def _footer(entry: FooterEntry) -> Data:
     _, warning = words.stop_warning(entry)
     reason = entry.stop_reason
+    files = changes.title(entry.changes) if entry.changes is not None else ""
     return {
-        "label": f"{warning} {words.footer(entry)}".strip(),
+        "label": f"{warning} {words.footer(entry)} {files}".strip(),
         "stopReason": None if reason is None else one_line(reason, 60),
         "duration": round(entry.duration, 3),
     }

@@ -31,7 +31,7 @@ from ..session.transcript import (
     ToolCallEntry,
     UnknownEntry,
 )
-from . import blocks, elicitation, highlighting, permissions, toolcalls, words
+from . import blocks, changes, elicitation, highlighting, permissions, toolcalls, words
 from .characters import one_line
 from .elements import (
     BODY,
@@ -305,9 +305,11 @@ def _footer(entry: FooterEntry, terminals: Terminals, cwd: str) -> Safe:
     level, text = words.stop_warning(entry)
     line = el("span", words.footer(entry), style=Safe(f"{MUTED};{SMALL}"))
     late = _late(entry.late_entries, terminals, cwd)
+    files = changes.to_html(entry.changes) if entry.changes is not None else None
     if not level:
-        return el("div", el("div", line, class_=NO_MATH), late)
-    return el("div", box(el("div", MARKS.get(level), text), line, style=edged(level)), late)
+        return el("div", el("div", line, class_=NO_MATH), files, late)
+    head = box(el("div", MARKS.get(level), text), line, style=edged(level))
+    return el("div", head, files, late)
 
 
 def _late(entries: Iterable[Entry], terminals: Terminals, cwd: str) -> Safe | None:

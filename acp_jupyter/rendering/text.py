@@ -27,7 +27,7 @@ from ..session.transcript import (
     ToolCallEntry,
     UnknownEntry,
 )
-from . import ansi, blocks, diff, elicitation, toolcalls, words
+from . import ansi, blocks, changes, diff, elicitation, toolcalls, words
 from .blocks import TEXT_LIMIT
 from .characters import clip, one_line, prose, visible
 from .html import HISTORY_LIMIT, MAX_FILE_EVENTS, MAX_PLAN_ITEMS, AnyEntry, Terminals
@@ -255,6 +255,8 @@ def _footer(entry: FooterEntry, terminals: Terminals, cwd: str) -> Iterator[str]
     if warning:
         yield warning
     yield f"[{words.footer(entry)}]"
+    if entry.changes is not None:
+        yield from changes.to_lines(entry.changes)
     if entry.late_entries:
         yield "After the end of the turn:"
     for late in entry.late_entries:

@@ -182,6 +182,7 @@ class Reducer:
             error=error,
             duration=now - turn.started,
             usage=dict(turn.usage),
+            changes=turn.changes,
         )
         self.transcript.add(footer)
         turn.footer = footer

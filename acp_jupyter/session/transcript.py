@@ -23,6 +23,7 @@ from itertools import count
 from typing import Any, Literal
 
 from ..protocol.forms import Field
+from .changes import Changes
 
 JSON = Any
 Block = dict[str, Any]
@@ -400,6 +401,7 @@ class FooterEntry(Entry):
         usage: ``{"used", "size", "cost": {"amount", "currency"}}`` and the token counts of the
             prompt response, each only if the agent reported it.
         late_entries: entries that arrived after the turn had ended.
+        changes: of files, while it ran; ``None`` if nobody looked.
     """
 
     stop_reason: str | None = None
@@ -407,6 +409,7 @@ class FooterEntry(Entry):
     duration: float = 0.0
     usage: dict[str, Any] = field(default_factory=dict)
     late_entries: list[Entry] = field(default_factory=list)
+    changes: Changes | None = None
 
 
 @dataclass(slots=True)
@@ -447,6 +450,7 @@ class Turn:
             first of the answer came: text, a thought, a tool call or a plan.
         stop_reason: see `FooterEntry`.
         cost_before: what the session had cost when it began; agents report a total.
+        changes: of files, while it ran; ``None`` if nobody looked.
     """
 
     number: int
@@ -465,6 +469,7 @@ class Turn:
     footer: FooterEntry | None = None
     notices: dict[tuple[str, str], NoticeEntry] = field(default_factory=dict)  # source, key
     unknown: dict[str, UnknownEntry] = field(default_factory=dict)
+    changes: Changes | None = None
 
     @property
     def running(self) -> bool:

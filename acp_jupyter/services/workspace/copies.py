@@ -1,0 +1,249 @@
+"""Copies of a folder, what was changed in one, and worktrees of a repository.
+
+The rules:
+
+* A copy is bounded in files and bytes, and leaves out what is made again by tools (`IGNORED`).
+* No symbolic link is followed. Those that lead out of the folder are left out of a copy: what is
+  changed through one would be changed for all copies, and for the user.
+* A worktree is checked out by nobody's filters and hooks: see `add_worktree`.
+* Changes are what is on the disk afterwards, never what an agent tells of them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ...errors import ACPError, Refusal, UsageError
+from ...session.changes import FileChange
+from . import git
+from .comparison import PATCHES, Held, difference
+from .disk import Folder
+from .snapshot import IGNORED
+
+MAX_FILES: Final = 20_000
+MAX_BYTES: Final = 500_000_000
+"""Of one copy. Beyond them a worktree, or a smaller folder, is the better way."""
+
+GIT_LIMIT: Final = 120.0
+"""Seconds for a command of git that writes a worktree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a copy holds, and the links that it does not."""
+
+    files: int
+    bytes: int
+    links_left_out: int
+
+
+def copy(source: Path, target: Path, *, leave_out: Collection[Path] = ()) -> Copied:
+    """Copy a folder to a place that does not exist yet.
+
+    Args:
+        source: it is only read.
+        target: made; a part of it may be left where copying fails.
+        leave_out: files and folders that do not belong to it, such as the results.
+
+    Raises:
+        UsageError: it is too large, or cannot be read.
+        ACPError: the copy cannot be written.
+    """
+    excluded = {os.path.realpath(path) for path in leave_out}
+    root = os.path.realpath(source)
+    files = size = links = 0
+    try:
+        target.mkdir(parents=True)
+        for entry in _walk(root, excluded):
+            place = target / os.path.relpath(entry.path, root)
+            if entry.is_symlink():
+                if _leads_out(entry.path, root):
+                    links += 1
+                else:
+                    os.symlink(os.readlink(entry.path), place)
+            elif entry.is_dir(follow_symlinks=False):
+                place.mkdir()
+            else:
+                files, size = files + 1, size + entry.stat(follow_symlinks=False).st_size
+                _check_size(source, files, size)
+                shutil.copy2(entry.path, place, follow_symlinks=False)
+    except OSError as error:
+        raise ACPError(f"the workspace {source} cannot be copied: {error}") from error
+    return Copied(files, size, links)
+
+
+def _check_size(source: Path, files: int, size: int) -> None:
+    if files > MAX_FILES or size > MAX_BYTES:
+        raise UsageError(
+            f"the workspace {source} is too large for a copy of it in each run: more than "
+            f"{MAX_FILES:,} files or {MAX_BYTES // 1_000_000} MB",
+            remedy="Name a smaller one with --workspace, or use --isolate worktree.",
+        )
+
+
+def _walk(root: str, excluded: Collection[str] = ()) -> Iterator[os.DirEntry[str]]:
+    """Files, folders and links below a folder, each folder before what is in it."""
+    with os.scandir(root) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name in IGNORED or entry.path in excluded:
+            continue
+        if entry.is_symlink() or entry.is_file(follow_symlinks=False):
+            yield entry
+        elif entry.is_dir(follow_symlinks=False):
+            yield entry
+            yield from _walk(entry.path, excluded)
+        # Sockets, pipes and devices hold no content.
+
+
+def _leads_out(link: str, root: str) -> bool:
+    """Whether a link leads elsewhere than into the workspace by a relative path."""
+    if os.path.isabs(os.readlink(link)):
+        return True
+    target = os.path.realpath(link)
+    return os.path.commonpath([target, root]) != root
+
+
+# -- what has changed -----------------------------------------------------------------------------
+
+
+def changes(before: Path, after: Path, *, leave_out: Collection[str] = ()) -> list[FileChange]:
+    """How a copy differs from what it was made of, by path.
+
+    Args:
+        before: the folder as it was.
+        after: the copy in which something ran.
+        leave_out: paths that do not count, such as the notebook that was run.
+
+    Raises:
+        ACPError: one of them cannot be read.
+    """
+    found: list[FileChange] = []
+    room = PATCHES
+    try:
+        old, new = (Folder(os.path.realpath(place)) for place in (before, after))
+        paths = {*_files(before), *_files(after)}.difference(leave_out)
+        for path in sorted(paths):
+            sides = Held(*old.look(path)), Held(*new.look(path))
+            change = difference(path, *sides, root=new.path, room=room)
+            if change is not None:
+                room -= len(change.diff)
+                found.append(change)
+    except OSError as error:
+        raise ACPError(f"the copy {after} cannot be read: {error}") from error
+    except Refusal as refusal:
+        raise ACPError(f"the copy {after} cannot be read: {refusal.message}") from refusal
+    return found
+
+
+def _files(folder: Path) -> Iterator[str]:
+    root = os.path.realpath(folder)
+    count = 0
+    for entry in _walk(root):
+        if entry.is_symlink() or not entry.is_dir(follow_symlinks=False):
+            count += 1
+            if count > MAX_FILES * 2:
+                raise ACPError(f"{root} has more than {MAX_FILES * 2:,} files: not compared")
+            yield os.path.relpath(entry.path, root).replace(os.sep, "/")
+
+
+# -- git ------------------------------------------------------------------------------------------
+
+
+def commit_of(workspace: Path) -> str:
+    """The commit that a worktree of a folder would hold.
+
+    Raises:
+        UsageError: it is no top folder of a git repository.
+    """
+    top = _git(workspace, "rev-parse", "--show-toplevel")
+    if os.path.realpath(top) != os.path.realpath(workspace):
+        raise UsageError(
+            f"{workspace} lies in the git repository {top}, but is not its top folder",
+            remedy=f"Use --workspace {top}, or --isolate copy.",
+        )
+    return _git(workspace, "rev-parse", "HEAD")
+
+
+def add_worktree(workspace: Path, place: Path, commit: str, *, checkout: bool = True) -> None:
+    """Check a commit out into a new folder, on no branch.
+
+    Hooks are not run, nor filters that the repository's own configuration names: those of the
+    user's configuration are.
+
+    Args:
+        workspace: a folder of the repository.
+        place: does not exist yet.
+        commit: which one.
+        checkout: write its files; else the folder is empty, and the worktree's index complete.
+
+    Raises:
+        UsageError: git refuses.
+    """
+    options = [] if checkout else ["--no-checkout"]
+    words = ["worktree", "add", "--detach", "--force", *options, os.fspath(place), commit]
+    _git(workspace, *words, settings=_no_filters(workspace))
+    if not checkout:
+        _git(place, "read-tree", commit)
+
+
+def _no_filters(workspace: Path) -> list[str]:
+    """Settings that switch off the filters of a repository's own configuration."""
+    listed = git.git(
+        os.fspath(workspace), "config", "-z", "--show-scope", "--name-only", "--list", "--includes"
+    )
+    words = (listed or "").split("\0")
+    names = {
+        name.rsplit(".", 1)[0]
+        for scope, name in zip(words[::2], words[1::2], strict=False)
+        if scope in ("local", "worktree") and name.startswith("filter.")
+    }
+    off = ("smudge=", "clean=", "process=", "required=false")
+    return [word for name in sorted(names) for each in off for word in ("-c", f"{name}.{each}")]
+
+
+def remove_worktree(workspace: Path, place: Path) -> None:
+    """Remove a folder made by `add_worktree`, and what git noted of it."""
+    shutil.rmtree(place, ignore_errors=True)
+    prune_worktrees(workspace)
+
+
+def prune_worktrees(workspace: Path) -> None:
+    """Have git forget worktrees whose folder is gone.
+
+    Raises:
+        UsageError: git refuses.
+    """
+    _git(workspace, "worktree", "prune")
+
+
+def _git(workspace: Path, *arguments: str, settings: Sequence[str] = ()) -> str:
+    command = [*git.COMMAND, *settings, "-C", os.fspath(workspace), *arguments]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=GIT_LIMIT,
+            stdin=subprocess.DEVNULL,
+            env=git.environment(),
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise UsageError(
+            "git is not installed", remedy="Install it, or use --isolate copy."
+        ) from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"git {arguments[0]} did not end: {error}") from error
+    if done.returncode:
+        raise UsageError(
+            f"git {arguments[0]} refuses {workspace}: {done.stderr.strip()[:500]}",
+            remedy="Use --isolate copy where there is no repository with a commit.",
+        )
+    return done.stdout.strip()

@@ -1,0 +1,37 @@
+"""Putting a file back as it was before a change: only where it still is as the change left it."""
+
+from __future__ import annotations
+
+import stat
+
+from ...errors import Refusal
+from ...session.changes import FileChange
+from .contents import Contents
+from .disk import Folder
+
+
+def restore(folder: Folder, change: FileChange, contents: Contents) -> None:
+    """Undo a change.
+
+    Args:
+        folder: in which the file is.
+        change: of that folder.
+        contents: has what the file held before.
+
+    Raises:
+        Refusal: the file has changed since, what it was is not known, or it cannot be written.
+    """
+    before, after = change.before, change.after
+    for version in (before, after):
+        if version is None:
+            continue
+        if not (stat.S_ISREG(version.mode) or stat.S_ISLNK(version.mode)):
+            raise Refusal("it was, or is, no regular file")
+    if before is None and after is None:
+        raise Refusal("nothing is known of what it was: this is a replay")
+    data: bytes | None = b""
+    if before is not None and change.kind != "mode":
+        data = contents.get(before.identity) if before.identity else None
+        if data is None:
+            raise Refusal("what it held before was not kept")
+    folder.put(change.path, now=after, then=before, data=data or b"")
