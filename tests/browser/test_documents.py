@@ -7,14 +7,20 @@ Rules:
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser.pages import LabPage, press
+from tests.browser.conftest import VIEWPORT
+from tests.browser.pages import OPEN_TIMEOUT, LabPage, press
+from tests.browser.server import ROOT, JupyterServer, jupyter_server
 from tests.conftest import wait_until
+from tests.tools import collaboration
 
 pytestmark = pytest.mark.browser
 
@@ -131,3 +137,60 @@ def test_what_is_typed_before_a_write_is_kept_and_the_write_refused(lab: LabPage
     editor.type("Control+s")
     wait_until(lambda: editor.file.read_text() == "one\nmine", 15)
     expect_no_dialog(lab)
+
+
+# -- with jupyter-collaboration -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    """JupyterLab with jupyter-collaboration."""
+    home = tmp_path_factory.mktemp("shared")
+    variables = collaboration.environment(collaboration.install())
+    variables["PYTHONPATH"] = os.pathsep.join((str(ROOT), variables["PYTHONPATH"]))
+    variables["JUPYTER_PATH"] = os.pathsep.join((str(home / "share"), variables["JUPYTER_PATH"]))
+    with jupyter_server("lab", home, env=variables) as server:
+        yield server
+
+
+@pytest.fixture
+def shared_lab(context: BrowserContext, shared_server: JupyterServer) -> Iterator[LabPage]:
+    page = LabPage(context, shared_server)
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def colleague(browser: Browser) -> Iterator[Page]:
+    """Another browser."""
+    context = browser.new_context(viewport=VIEWPORT)  # type: ignore[arg-type]
+    yield context.new_page()
+    context.close()
+
+
+def test_a_shared_document_shows_the_write_to_all_who_have_it_open(
+    shared_lab: LabPage, colleague: Page
+) -> None:
+    editor = open_editor(shared_lab, "one\ntwo\nthree\n")
+    server = shared_lab.server
+    address = f"{server.url}lab/workspaces/{uuid4().hex}/tree/{editor.name}?token={server.token}"
+    colleague.goto(address)
+    colleague.wait_for_function(
+        f"path => ({STATE})(path)?.text.startsWith('one')",
+        arg=editor.name,
+        timeout=OPEN_TIMEOUT * 1000,
+    )
+    colleague.locator(".jp-FileEditor .cm-content").click()
+    colleague.keyboard.press("Control+Home")
+    colleague.keyboard.type("new ")
+    editor.wait_text("new one\ntwo\nthree\n")
+    index = shared_lab.ask(f"mode trust; edit {editor.name}: two -> zwei; read {editor.name}")
+    shared_lab.wait_for_output(index, f"I edited {editor.name}")
+    written = "new one\nzwei\nthree\n"
+    assert editor.text == written
+    wait_until(lambda: colleague.evaluate(STATE, editor.name)["text"] == written, 15)
+    wait_until(lambda: editor.file.read_text() == written, 30)
+    editor.type("Control+z")
+    editor.wait_text("new one\ntwo\nthree\n")
+    expect(colleague.locator(".jp-Dialog")).to_have_count(0)
+    expect_no_dialog(shared_lab)
