@@ -212,7 +212,7 @@ class JupyterServer:
             Refusal: the answer is larger.
         """
         connection = self._connection()
-        target = urlsplit(self.info.url).path + "api/" + quote(path)
+        target = quote(urlsplit(self.info.url).path, safe="/%") + "api/" + quote(path)
         if query:
             target += "?" + urlencode(query)
         try:

@@ -97,6 +97,8 @@ def jupyter_server(
     home: Path,
     kernels: Mapping[str, dict[str, Any]] | None = None,
     env: Mapping[str, str] | None = None,
+    config: Mapping[str, dict[str, Any]] | None = None,
+    token: str | None = None,
 ) -> Iterator[JupyterServer]:
     """Start a server and end it, with its kernels and whatever they had started.
 
@@ -105,13 +107,16 @@ def jupyter_server(
         home: an empty directory for its configuration, logs and, under ``root``, its files.
         kernels: kernelspecs by name; by default "acp" of this checkout. "python3" is always there.
         env: variables added to its environment, and so to its kernels'.
+        config: further settings, by class.
+        token: of its own choice; may be empty. By default one is made.
 
     Raises:
         RuntimeError: it did not start within `START_TIMEOUT`; with the end of its log.
     """
-    token = secrets.token_hex(16)
+    token = secrets.token_hex(16) if token is None else token
     environment = _environment(home, token) | dict(env or {})
-    _write_files(home, {"acp": checkout_kernel_spec()} if kernels is None else kernels)
+    specs = {"acp": checkout_kernel_spec()} if kernels is None else kernels
+    _write_files(home, specs, config or {})
     root, log = home / "root", home / "server.log"
     root.mkdir()
     command = [sys.executable, "-m", MODULES[app], f"--ServerApp.root_dir={root}"]
@@ -137,7 +142,7 @@ def _environment(home: Path, token: str) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
     python_path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return kept | {
-        "JUPYTER_TOKEN": token,
+        **({"JUPYTER_TOKEN": token} if token else {}),
         "JUPYTER_CONFIG_DIR": str(home / "config"),
         "JUPYTER_DATA_DIR": str(home / "data"),
         "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
@@ -150,8 +155,11 @@ def _environment(home: Path, token: str) -> dict[str, str]:
     }
 
 
-def _write_files(home: Path, kernels: Mapping[str, dict[str, Any]]) -> None:
-    files: dict[str, Any] = {"config/jupyter_server_config.json": CONFIG}
+def _write_files(
+    home: Path, kernels: Mapping[str, dict[str, Any]], config: Mapping[str, dict[str, Any]]
+) -> None:
+    merged = {name: CONFIG.get(name, {}) | config.get(name, {}) for name in {**CONFIG, **config}}
+    files: dict[str, Any] = {"config/jupyter_server_config.json": merged}
     for name, settings in SETTINGS.items():
         files[f"settings/{name}.jupyterlab-settings"] = settings
     for name, spec in kernels.items():
