@@ -249,7 +249,7 @@ def _complete(kernel: LiveKernel, code: str) -> list[str]:
 def test_magics_agents_and_slash_commands_are_completed(kernel: LiveKernel) -> None:
     assert "%acp" in _complete(kernel, "%ac")
     assert _complete(kernel, "%acp conn") == ["%acp connect"]
-    assert _complete(kernel, "%acp connect d") == ["%acp connect demo"]
+    assert _complete(kernel, "%acp connect dem") == ["%acp connect demo"]
     assert "/plan" in _complete(kernel, "/pl")
 
 

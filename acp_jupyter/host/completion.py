@@ -90,7 +90,15 @@ def _acp(line: str, cursor: int, agents: Mapping[str, object]) -> Completion:
         return _matching(
             words[-1],
             cursor,
-            [*known_names(agents), *_registered(agents), "--cwd", "--protocol", "--"],
+            [
+                *known_names(agents),
+                *_registered(agents),
+                "--cwd",
+                "--protocol",
+                "--token-env",
+                "--yes",
+                "--",
+            ],
             "agent",
         )
     if words[1] == "permissions" and len(words) == 3:

@@ -173,9 +173,13 @@ def _make_links(links: list[_Member], folder: Path) -> None:
         os.symlink(link.target, path)
     root = folder.resolve()
     for link in links:
+        path = folder / link.path
         try:
-            inside = (folder / link.path).resolve().is_relative_to(root)
-        except (OSError, RuntimeError):  # links in a circle
+            path.stat()
+            inside = path.resolve().is_relative_to(root)
+        except FileNotFoundError:  # it leads to nothing, which may still be somewhere else
+            inside = path.resolve().is_relative_to(root)
+        except OSError:  # links in a circle
             inside = False
         if not inside:
             raise BadArchive(f"the link {link.path!r} leads out of the archive")
