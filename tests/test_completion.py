@@ -37,7 +37,7 @@ def offered(code: str, cursor: int | None = None, **replaced: Any) -> Completion
         ("%acp sta", []),
         ("%acp connect mi", ["miles", "mine", "minion-code", "mistral-vibe"]),
         ("%acp connect dem", ["demo"]),
-        ("%acp connect --", ["--cwd", "--protocol", "--yes", "--"]),
+        ("%acp connect --", ["--cwd", "--protocol", "--token-env", "--yes", "--"]),
         ("%acp connect -- d", []),
         ("%acp connect demo --c", ["--cwd"]),
         ("%acp permissions ", ["ask", "deny", "allow"]),

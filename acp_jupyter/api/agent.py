@@ -56,12 +56,13 @@ def connect(
     env: Mapping[str, str] | None = None,
     roots: Sequence[str | os.PathLike[str]] = (),
     protocol: int | None = None,
+    token_env: str | None = None,
 ) -> Agent:
-    """Start an agent.
+    """Start an agent, or connect to one that runs elsewhere.
 
     Args:
-        agent: a name (``"demo"`` or a configured one), a command line, a command as a list, or a
-            recording: ``"replay:FILE"``.
+        agent: a name (``"demo"`` or a configured one), a command line, a command as a list, an
+            address (``"wss://…"``, ``"https://…"``), or a recording: ``"replay:FILE"``.
         cwd: working directory of its sessions; by default the current one.
         permissions: "ask", "deny" or "allow", the path of a policy file, or a policy as a dict
             with "default" and "rules"; by default what the settings say.
@@ -69,6 +70,7 @@ def connect(
         roots: directories in which it may read and write files besides its own.
         protocol: version to ask for, 1 or 2 (a draft; an agent that has only 1 is started again
             with that); by default what the settings say.
+        token_env: name of the environment variable that holds the token for an address.
 
     Returns:
         A handle; use it in a ``with`` statement, or call its ``close``.
@@ -78,7 +80,7 @@ def connect(
         AgentNotFound: the command does not exist.
         ACPError: it could not be started, or refused.
     """
-    handle = _prepare(agent, cwd, permissions, env, protocol)
+    handle = _prepare(agent, cwd, permissions, env, protocol, token_env)
     try:
         handle._roots = [handle._directory(root) for root in roots]
         handle._call(handle._connect)
@@ -96,9 +98,10 @@ async def aconnect(
     env: Mapping[str, str] | None = None,
     roots: Sequence[str | os.PathLike[str]] = (),
     protocol: int | None = None,
+    token_env: str | None = None,
 ) -> Agent:
     """`connect`, for ``await``."""
-    handle = _prepare(agent, cwd, permissions, env, protocol)
+    handle = _prepare(agent, cwd, permissions, env, protocol, token_env)
     try:
         handle._roots = [handle._directory(root) for root in roots]
         await handle._acall(handle._connect)
@@ -114,6 +117,7 @@ def _prepare(
     permissions: Permissions | None,
     env: Mapping[str, str] | None,
     protocol: int | None,
+    token_env: str | None,
 ) -> Agent:
     from ..host.settings import read_protocol
     from ..services.policy_file import read_policy
@@ -125,6 +129,10 @@ def _prepare(
         spec = from_command([os.fspath(word) for word in agent])
     version = None if protocol is None else read_protocol(protocol)
     spec = host.settings.asked(spec, version)
+    if token_env:
+        from ..services.remote_agents import with_token
+
+        spec = with_token(spec, token_env)
     if env:
         spec = replace(spec, env={**spec.env, **env})
     directory = os.path.realpath(cwd) if cwd is not None else host.cwd

@@ -23,8 +23,9 @@ class ConnectionCommands(Commands):
         """%acp connect NAME [--yes] [--cwd DIR] [--as ALIAS] [--protocol 2], or %acp connect … --
         COMMAND ARGUMENT…: start an agent and open a session in the notebook's folder, or in DIR;
         with --yes it is downloaded unasked, with --protocol 2 it is asked for the draft of the
-        next protocol. With replay:FILE as the name [--speed original] [--apply-files]: replay a
-        recording."""
+        next protocol. With an address as the name (wss://…, https://…) [--token-env
+        NAME]: connect to an agent that runs there, with the token that the variable holds. With
+        replay:FILE as the name [--speed original] [--apply-files]: replay a recording."""
         spec, cwd = self._parse_connect(arguments)
         link = self._host.link(self._alias)
         link.call(self._cell(), link.connect, spec, cwd)
@@ -86,6 +87,7 @@ class ConnectionCommands(Commands):
         names: list[str] = []
         source = None
         protocol, own = _protocol(own)
+        token_env, own = _taken("--token-env", own)
         unasked = False
         if any(word.startswith(REPLAY) for word in own):
             from ..host.recordings import read_options
@@ -100,7 +102,7 @@ class ConnectionCommands(Commands):
             elif word == "--yes":
                 unasked = True
             elif word.startswith("-"):
-                raise unknown_option(word, ["--cwd", "--protocol", "--yes", "--"])
+                raise unknown_option(word, ["--cwd", "--protocol", "--token-env", "--yes", "--"])
             else:
                 names.append(word)
         if command is not None:
@@ -119,7 +121,7 @@ class ConnectionCommands(Commands):
         spec = self._host.agent_named(names[0])
         if source is not None and not self._host.recordings.replayed_from:
             spec = from_recording(names[0].removeprefix(REPLAY), source)
-        spec = replace(spec, unasked=unasked)
+        spec = _with_token(replace(spec, unasked=unasked), token_env)
         return self._host.settings.asked(spec, protocol), cwd
 
 
@@ -127,19 +129,30 @@ def _protocol(words: list[str]) -> tuple[int | None, list[str]]:
     """The version of the protocol that is asked for, and the words without it."""
     from ..host.settings import read_protocol
 
-    found, rest = None, []
-    words = [part for word in words for part in _parted(word)]
-    for number, word in enumerate(words):
-        if word == "--protocol":
-            found = read_protocol(next(iter(words[number + 1 :]), ""))
-        elif number == 0 or words[number - 1] != "--protocol":
+    found, rest = _taken("--protocol", words)
+    return (None if found is None else read_protocol(found)), rest
+
+
+def _taken(option: str, words: list[str]) -> tuple[str | None, list[str]]:
+    """The value of an option, ``None`` without it, and the words without both."""
+    found: str | None = None
+    rest: list[str] = []
+    left = iter(words)
+    for word in left:
+        name, equals, value = word.partition("=")
+        if name == option:
+            found = value if equals else next(left, "")
+        else:
             rest.append(word)
     return found, rest
 
 
-def _parted(word: str) -> list[str]:
-    name, equals, value = word.partition("=")
-    return [name, value] if name == "--protocol" and equals else [word]
+def _with_token(spec: AgentSpec, variable: str | None) -> AgentSpec:
+    if variable is None:
+        return spec
+    from ..services.remote_agents import with_token
+
+    return with_token(spec, variable)
 
 
 def _log_lines(agent: Any, count: int) -> list[str]:

@@ -32,6 +32,7 @@ from ..errors import (
 )
 from ..protocol import elicitation, jsonrpc
 from ..protocol.methods import CANCEL_REQUEST
+from .batch import Answers
 from .transport import Stream
 
 JSON = Any
@@ -55,6 +56,8 @@ LOG_LINE: Final = 4096
 
 SERVED: ContextVar[int | str | None] = ContextVar("SERVED", default=None)
 """Id of the agent's request that the task serves."""
+
+Reply = Callable[[dict[str, Any]], None]
 
 Tap = Callable[[float, bool, bytes], object]
 """Called with each whole line before it is acted on: when it came (one time for all lines that were
@@ -122,6 +125,10 @@ class Connection:
         handler: the owner.
         clock: seconds, for the log.
         tap: who records it; must not raise.
+
+    Attributes:
+        batches: version 2 was agreed on, in which messages come in arrays, too. In version 1 an
+            array is noise, of which the entries are handled one by one.
     """
 
     def __init__(
@@ -150,6 +157,7 @@ class Connection:
         self._written = trio.Event()
         self._next_id = 0
         self._noise_running = 0
+        self.batches = False
         self._nursery: trio.Nursery | None = None
         self._now = clock()
         self.error: ACPError | None = None
@@ -257,7 +265,7 @@ class Connection:
                 pending.on_answer()
             pending.answered.set()
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any] | list[dict[str, Any]]) -> None:
         if self.closed.is_set():
             raise self.error or RemoteProtocolError("the connection to the agent is closed")
         if self._queued > QUEUE_LIMIT:
@@ -331,11 +339,29 @@ class Connection:
         if isinstance(frame, jsonrpc.Response):
             self._take_response(frame)
         elif isinstance(frame, jsonrpc.Request):
-            self._take_request(frame)
+            self._take_request(frame, self._reply)
         elif isinstance(frame, jsonrpc.InvalidRequest):
             self._reply_error(frame.id, ErrorCode.INVALID_REQUEST, frame.reason)
+        elif isinstance(frame, jsonrpc.Batch):
+            self._take_batch(frame)
         elif isinstance(frame, jsonrpc.Overlong):
             self._take_overlong(frame)
+
+    def _take_batch(self, batch: jsonrpc.Batch) -> None:
+        if not self.batches:
+            text = "a batch; its entries were handled one by one"
+            self._take_noise(jsonrpc.Noise(text, batch.raw))
+        answers = Answers(batch, self._reply) if self.batches else None
+        for frame in batch.frames:
+            if answers is not None and isinstance(frame, jsonrpc.Request):
+                self._take_request(frame, answers.add)
+            elif answers is not None and isinstance(frame, jsonrpc.InvalidRequest):
+                answers.refuse(frame)
+            else:
+                self._take(frame)
+        if batch.useless:  # told once: a line may hold millions of them
+            text = f"{batch.useless} entries of a batch that are no messages"
+            self._take_noise(jsonrpc.Noise(text, batch.raw))
 
     def _take_noise(self, noise: jsonrpc.Noise) -> None:
         self.noise_count += 1
@@ -394,18 +420,18 @@ class Connection:
 
     # -- requests of the agent ----------------------------------------------------------------
 
-    def _take_request(self, request: jsonrpc.Request) -> None:
+    def _take_request(self, request: jsonrpc.Request, reply: Reply) -> None:
         if request.id in self._serving:
-            self._reply_error(
-                request.id, ErrorCode.INVALID_REQUEST, "a request with this id is being served"
-            )
+            text = "a request with this id is being served"
+            reply(jsonrpc.error(request.id, ErrorCode.INVALID_REQUEST, text))
         elif len(self._serving) >= SERVED_LIMIT:
-            self._reply_error(request.id, ErrorCode.INTERNAL_ERROR, "too many requests at once")
+            text = "too many requests at once"
+            reply(jsonrpc.error(request.id, ErrorCode.INTERNAL_ERROR, text))
         elif self._nursery is not None:
             scope = trio.CancelScope()
             self._serving[request.id] = scope
             before, self._begun = self._begun, trio.Event()
-            self._nursery.start_soon(self._serve, request, scope, before, self._begun)
+            self._nursery.start_soon(self._serve, request, scope, before, self._begun, reply)
 
     async def _serve(
         self,
@@ -413,6 +439,7 @@ class Connection:
         scope: trio.CancelScope,
         before: trio.Event,
         begun: trio.Event,
+        reply: Reply,
     ) -> None:
         """Serve one request. trio starts tasks in any order, so each waits until the one ``before``
         has begun: who waits for nothing further is then served in the order of arrival."""
@@ -434,7 +461,7 @@ class Connection:
                 answer = jsonrpc.error(request.id, ErrorCode.INTERNAL_ERROR, text)
                 self._handler.on_failure(request.method, error)
         self._serving.pop(request.id, None)
-        self._reply(answer)
+        reply(answer)
 
     def _cancel_served(self, params: JSON) -> None:
         ident = params.get("requestId") if type(params) is dict else None
@@ -447,7 +474,7 @@ class Connection:
     def _reply_error(self, ident: int | str | None, code: int, message: str) -> None:
         self._reply(jsonrpc.error(ident, code, message))
 
-    def _reply(self, message: dict[str, Any]) -> None:
+    def _reply(self, message: dict[str, Any] | list[dict[str, Any]]) -> None:
         if self.closed.is_set():
             return
         try:

@@ -16,7 +16,7 @@ import trio
 
 from ..errors import ConnectionFailed, UsageError
 from .address import RemoteSource
-from .environment import SHORTEST_SECRET
+from .environment import SHORTEST_SECRET, child_environment
 
 __all__ = ["Credentials", "credentials_of"]
 
@@ -44,7 +44,8 @@ async def credentials_of(source: RemoteSource, environ: Mapping[str, str]) -> Cr
 
     Args:
         source: says where the token is; without any, there is none.
-        environ: the environment that variables are read from, and the helper runs with.
+        environ: the environment that variables are read from, and, without Jupyter's own, the
+            helper runs with.
 
     Raises:
         UsageError: the variable is not set, or its value cannot be a token.
@@ -83,7 +84,7 @@ async def _ask_helper(argv: tuple[str, ...], environ: Mapping[str, str]) -> str:
                 capture_stdout=True,
                 stderr=subprocess.DEVNULL,  # it may say more of the secret than it should
                 check=False,
-                env=dict(environ),
+                env=child_environment(environ),
                 start_new_session=True,
             )
     except trio.TooSlowError:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..errors import UsageError
 from ..protocol.secrets import REDACTED
 
-__all__ = ["child_environment", "redact", "secret_values"]
+__all__ = ["child_environment", "redact", "secret_values", "without_tokens"]
 
 SHORTEST_SECRET = 8
 """Characters below which a value is not treated as a secret: `1`, `true` and `none` are words."""
@@ -93,6 +93,21 @@ def child_environment(
         child["TERM"] = "xterm-256color"  # some agents do not start without one
     child.update(extra)
     return child
+
+
+def without_tokens(base: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a kernel that is started from here, or of what starts one.
+
+    Jupyter's settings go along, which say where kernels and data are; its tokens do not, nor does
+    a variable that repeats one.
+    """
+    own_secrets = _jupyters_secrets(base)
+    return {
+        name: value
+        for name, value in base.items()
+        if not (_is_jupyters(name) and _is_secret_name(name))
+        and not _carries_secret(value, own_secrets)
+    }
 
 
 def secret_values(env: Mapping[str, str]) -> frozenset[str]:

@@ -12,6 +12,8 @@ Rules:
   answer that names a new session is passed on: nothing that the agent says there is missed.
 - An event stream that ends, other than with its session, ends the connection: there is no way to
   know what was missed.
+- The answer to ``session/load`` is passed on when the session's stream is quiet: the history comes
+  on that stream, the answer on the other, and nothing says in which order.
 - At most one message of each stream is held, up to `MAX_LINE`; a longer one goes on in pieces, and
   the limits on lines hold for it.
 - Nothing is compressed: a few bytes could become a huge message.
@@ -46,6 +48,10 @@ POST_LIMIT: Final = 30.0
 STREAM_LIMIT: Final = 3.0
 """Seconds that the head of an event stream is waited for. Some servers send it with the first
 event only, so going on without it is no error."""
+
+SETTLED: Final = 0.1
+SETTLE_LIMIT: Final = 5.0
+"""Seconds without a word on a session's stream after which its history has come, and for that."""
 
 GOODBYE_LIMIT: Final = 1.0
 
@@ -86,6 +92,7 @@ class _Events:
         self.begun = trio.Event()
         self.held = bytearray()
         self.has_floor = False
+        self.heard = trio.current_time()
         self.reading = trio.CancelScope()
 
 
@@ -115,7 +122,7 @@ class HttpTransport(RemoteTransport):
         self._version = ""
         self._streams: dict[str, _Events] = {}
         self._leaving: set[str] = set()
-        self._opening: dict[int, str] = {}
+        self._opening: dict[int, tuple[str, str]] = {}
         self._questions: dict[int | str, str] = {}
 
     # -- what we say ---------------------------------------------------------------------------
@@ -222,7 +229,7 @@ class HttpTransport(RemoteTransport):
         if method is None:
             session = self._questions.pop(ident, None) if ident is not None else None
         elif method in _OPENING and type(ident) is int:
-            self._opening[ident] = session if method in _LOADING and session else ""
+            self._opening[ident] = (method, session if method in _LOADING and session else "")
         if type(session) is not str:
             session = ""
         if session and session not in self._streams and method is not None:
@@ -353,6 +360,7 @@ class HttpTransport(RemoteTransport):
 
     async def _take(self, stream: _Events, piece: bytes, last: bool) -> None:
         """A piece of a message; whole messages of several streams do not mix."""
+        stream.heard = trio.current_time()
         stream.held += piece
         if last and not stream.has_floor:
             line = bytes(stream.held)
@@ -401,12 +409,21 @@ class HttpTransport(RemoteTransport):
         number, _ = match_id(ident)
         if number is None or number not in self._opening:
             return
-        session = self._opening.pop(number)
+        method, session = self._opening.pop(number)
         result = message.get("result")
         if type(result) is dict and type(result.get("sessionId")) is str:
             session = session or result["sessionId"]
-        if session and "error" not in message and session not in self._streams:
-            await self._open_stream(session)
+        if session and "error" not in message:
+            if session not in self._streams:
+                await self._open_stream(session)
+            if method == "session/load":
+                await self._settle(self._streams[session])
+
+    async def _settle(self, stream: _Events) -> None:
+        """Wait until what came on another stream before this was taken: nothing orders streams."""
+        limit = trio.current_time() + SETTLE_LIMIT
+        while (quiet := min(stream.heard + SETTLED, limit)) > trio.current_time():
+            await trio.sleep_until(quiet)  # noqa: ASYNC110  # quiet is no event
 
     # -- ending --------------------------------------------------------------------------------
 

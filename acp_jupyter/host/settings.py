@@ -54,7 +54,9 @@ class ACPJupyter(Configurable):
     ).tag(config=True)
     agents = Dict(
         help="Agents by name: a command (a string or a list of strings), or a dict with "
-        '"command", "env", "env_mode" ("user" or "minimal") and "keep".'
+        '"command", "env", "env_mode" ("user" or "minimal") and "keep". One that runs elsewhere: '
+        'a dict with "url", and "token_env" (the name of a variable) or "credential_helper" (a '
+        'command that prints the token), "headers" and "insecure" where they are needed.'
     ).tag(config=True)
     registry = Unicode(
         "",

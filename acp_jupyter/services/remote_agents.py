@@ -6,8 +6,10 @@ otherwise: the agent was given none of the user's variables, and what a command 
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ..connection.address import RemoteSource
@@ -15,6 +17,8 @@ from ..errors import UsageError
 
 if TYPE_CHECKING:
     from .agents import AgentSpec
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,100}")
 
 SETTINGS: Final = frozenset(
     {"url", "headers", "token_env", "credential_helper", "insecure", "env", "env_mode", "keep"}
@@ -32,6 +36,27 @@ def from_address(url: str, *, token_env: str = "") -> AgentSpec:
         UsageError: the address cannot be used.
     """
     return _spec(RemoteSource(url, token_env=token_env), {})
+
+
+def with_token(spec: AgentSpec, variable: str) -> AgentSpec:
+    """The same agent with the token of an environment variable.
+
+    Raises:
+        UsageError: it is no remote agent, or has a credential helper.
+    """
+    if _NAME.fullmatch(variable) is None:
+        raise UsageError(
+            "--token-env takes the name of an environment variable",
+            remedy="The token itself is never written into a cell: put it into a variable.",
+        )
+    if spec.replay is not None:
+        return spec  # it stands for the agent, and needs no token
+    if spec.remote is None:
+        raise UsageError(
+            f"agent {spec.name!r} is started here, and takes no token",
+            remedy="What it needs to know goes into its environment.",
+        )
+    return replace(spec, remote=replace(spec.remote, token_env=variable))
 
 
 def from_settings(name: str, settings: Mapping[str, object]) -> AgentSpec:
