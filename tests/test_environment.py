@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from acp_jupyter.connection.environment import child_environment, redact, secret_values
+from acp_jupyter.connection.environment import (
+    child_environment,
+    redact,
+    secret_values,
+    without_tokens,
+)
 from acp_jupyter.errors import UsageError
 
 HUB_TOKEN = "canary-hub-token-5d1f"
@@ -163,3 +168,12 @@ def test_f55_every_line_of_a_private_key_is_redacted():
 def test_f55_a_secret_within_a_longer_one_leaves_no_rest():
     text = redact("a=canary-1234-rest b=canary-1234", ["canary-1234", "canary-1234-rest", ""])
     assert text == "a=[redacted] b=[redacted]"
+
+
+def test_f56_a_kernel_that_is_started_from_here_gets_jupyters_settings_and_no_token():
+    made = without_tokens({**KERNEL, "COPIED": f"x{HUB_TOKEN}"})
+    assert made["JUPYTER_RUNTIME_DIR"] == "/run/jupyter"
+    assert made["ANTHROPIC_API_KEY"] == USER_KEY
+    assert "COPIED" not in made
+    assert "canary-hub" not in str(made)
+    assert "canary-server" not in str(made)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from ..connection.environment import without_tokens
 from ..errors import ACPError, UsageError
 from .directory import Results
 
@@ -102,6 +103,7 @@ def execute(job: Job, stopped: Callable[[Path], bool]) -> Ended:
                 stderr=words,
                 # The terminal's Ctrl-C is for the sweep, which stops its runs in order.
                 start_new_session=True,
+                env=without_tokens(os.environ),
             )
     except OSError as error:
         raise ACPError(f"the run {job.key} cannot be started: {error}") from error

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..connection.environment import without_tokens
 from ..errors import ACPError, CheckFailed, UsageError
 from ..host.recordings import RECORD_VARIABLE, sidecar_of
 from ..host.report import BUDGET, VARIABLE
@@ -131,7 +132,7 @@ def _environment(
     """The kernel's environment: the user's, and what the run asks of it."""
     from ..services.policy_file import read_policy
 
-    environment = {**os.environ, **further, VARIABLE: "1"}
+    environment = {**without_tokens(os.environ), **further, VARIABLE: "1"}
     environment.pop(BUDGET, None)
     if permissions is not None:
         policy = read_policy(permissions)  # fails here, not in a kernel

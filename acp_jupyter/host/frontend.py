@@ -119,6 +119,7 @@ def _command_of(pid: int) -> list[str]:
             text=True,
             timeout=1,
             check=False,
+            env={},
         )
     except (OSError, subprocess.TimeoutExpired):
         return []

@@ -158,7 +158,9 @@ def _parent_of(pid: int) -> int:
         pass
     try:  # macOS has no /proc
         command = ["/bin/ps", "-o", "ppid=", "-p", str(pid)]
-        shown = subprocess.run(command, capture_output=True, text=True, timeout=1, check=False)
+        shown = subprocess.run(
+            command, capture_output=True, text=True, timeout=1, check=False, env={}
+        )
         return int(shown.stdout)
     except (OSError, subprocess.TimeoutExpired, ValueError):
         return 0

@@ -16,6 +16,8 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ...connection.environment import child_environment
+
 LIMIT: Final = 20.0
 """Seconds for a command: the status of a large worktree takes some."""
 
@@ -32,7 +34,8 @@ COMMAND: Final = (
 
 def environment() -> dict[str, str]:
     """For git: nothing that a caller's own git has set, and nothing is fetched or asked."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    known = child_environment(os.environ)  # not even git needs the server's token
+    kept = {name: value for name, value in known.items() if not name.startswith("GIT_")}
     return kept | {
         "GIT_ALLOW_PROTOCOL": "",
         "GIT_NO_LAZY_FETCH": "1",
