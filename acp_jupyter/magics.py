@@ -20,6 +20,7 @@ from .commands.agents import AgentCommands
 from .commands.base import no_arguments
 from .commands.connection import ConnectionCommands
 from .commands.files import FileCommands
+from .commands.login import LoginCommands
 from .commands.options import OptionCommands
 from .commands.sessions import SessionCommands
 from .commands.terminals import TerminalCommands
@@ -40,6 +41,7 @@ class AcpMagics(
     ConnectionCommands,
     AgentCommands,
     SessionCommands,
+    LoginCommands,
     TurnCommands,
     TerminalCommands,
     FileCommands,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -102,7 +102,8 @@ class Agent:
         )
         if spec.remote is not None:  # its token is not for the commands that it has us run
             self.environment.pop(spec.remote.token_env, None)
-        self.secrets = secret_values(self.environment)
+        # Those of the kernel too: none of them is the agent's to know, so none is to be shown.
+        self.secrets = secret_values(self.environment) | secret_values(environ) | spec.secrets
         self.replay = Replay() if spec.replay is not None else None
         self.recording: Recording | None = None
         if recorder is not None and self.replay is None:  # what is replayed is recorded already
@@ -126,7 +127,7 @@ class Agent:
         self._grace = CLOSE_GRACE
         self._held: deque[tuple[float, str, list[dict[str, Any]]]] = deque(maxlen=HELD_UPDATES)
         self._opening = 0
-        self._events: list[recording.Terminal | recording.Notice | recording.Stop] = []
+        self._events: list[recording.InSession] = []
         self._opened = trio.Event()
         self._last_noise: jsonrpc.Noise | None = None
         self.errors: deque[LogLine] = deque(maxlen=ERROR_LINES)
@@ -151,7 +152,7 @@ class Agent:
                 version=self._client_version,
                 on_stderr=self._on_stderr,
             ) as self._transport:
-                self._conceal(self._transport.secrets)
+                self.conceal(self.spec.secrets | self._transport.secrets)
                 self._connection = Connection(
                     self._transport,
                     self,
@@ -172,10 +173,11 @@ class Agent:
             self.ended.set()
             self.on_news()
 
-    def _conceal(self, secrets: frozenset[str]) -> None:
-        self.secrets |= secrets
+    def conceal(self, secrets: Iterable[str]) -> None:
+        """Take values out of everything that is shown, kept or recorded from now on."""
+        self.secrets |= frozenset(filter(None, secrets))
         if self.recording is not None:
-            self.recording.conceal(secrets)
+            self.recording.conceal(self.secrets)
 
     async def _run_connection(self) -> None:
         assert self._connection is not None
@@ -204,7 +206,7 @@ class Agent:
         self.error = self.error or error
         if self._transport is not None:
             if isinstance(error, AgentError) and not error.stderr:
-                error.stderr = self._transport.stderr_tail()
+                error.stderr = self.stderr_tail()
             self._transport.kill()
         if self._connection is not None:
             self._connection.close(error)
@@ -222,7 +224,7 @@ class Agent:
             await transport.wait_ended()
         code = transport.returncode
         if self.recording is not None:
-            self.recording.exit(code, transport.stderr_tail(STDERR_RECORDED))
+            self.recording.exit(code, self.stderr_tail(STDERR_RECORDED))
         during = "during this turn" if any(s.running for s in self.sessions.values()) else ""
         if transport.failure is not None:
             return transport.failure
@@ -242,7 +244,7 @@ class Agent:
             # It never spoke ACP: what it printed in place of it says why.
             printed = self._last_noise.raw[:PRINTED_KEPT].decode("utf-8", "replace").strip()
             what += f"; it printed: {redact(printed, self.secrets)}"
-        return AgentExited(what, remedy=remedy, stderr=transport.stderr_tail(), returncode=code)
+        return AgentExited(what, remedy=remedy, stderr=self.stderr_tail(), returncode=code)
 
     # -- setting up ----------------------------------------------------------------------------
 
@@ -266,7 +268,11 @@ class Agent:
             "elicitation": {"form": {}, "url": {}},
             "session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}},
             "plan": {},
-            "_meta": {META: {"notebook": "text"}},  # what `fs/read_text_file` takes there
+            "auth": {"terminal": self._own_command},
+            "_meta": {
+                META: {"notebook": "text"},  # what `fs/read_text_file` takes there
+                "terminal-auth": self._own_command,  # `auth.terminal`, before there was one
+            },
         }
         asked = self.spec.protocol
         info = {"name": "acp-jupyter", "title": "Jupyter", "version": self._client_version}
@@ -297,6 +303,7 @@ class Agent:
                 stderr=self.stderr_tail(),
             )
         self.initialized = initialized
+        self._open_connection().batches = initialized.version > 1
         self.capabilities = outgoing.declared(initialized.version, self.capabilities)
         if self.recording is not None:
             self.recording.title = initialized.title or initialized.name
@@ -361,6 +368,11 @@ class Agent:
         return self.spec.protocol if self.initialized is None else self.initialized.version
 
     @property
+    def _own_command(self) -> bool:
+        """Whether the user can run the agent's command as we do (C13)."""
+        return self.replay is None and self.spec.remote is None
+
+    @property
     def agent_capabilities(self) -> Mapping[str, Any]:
         return self.initialized.capabilities if self.initialized is not None else {}
 
@@ -392,7 +404,12 @@ class Agent:
         method, params = outgoing.request(self.version, method, params)
         if self.replay is not None:
             self.replay.begin_request()
-        return await self._open_connection().request(method, params, on_answer=on_answer)
+        try:
+            return await self._open_connection().request(method, params, on_answer=on_answer)
+        except RequestError as error:  # agents quote what they were sent
+            error.message = redact(error.message, self.secrets)
+            error.args = (error.message,)
+            raise
 
     async def wait_gone(self) -> ACPError:
         """Wait until the connection has ended; returns why."""
@@ -446,7 +463,7 @@ class Agent:
         """What the client decided, served and showed, from a replay."""
         assert self.replay is not None
         event = recording.event(params.get("event") if type(params) is dict else None)
-        if isinstance(event, recording.Terminal | recording.Notice | recording.Stop):
+        if isinstance(event, recording.InSession):
             session = self.sessions.get(event.session)
             if session is not None:
                 session.apply_recorded(event)
@@ -569,7 +586,9 @@ class Agent:
     # -- for people ----------------------------------------------------------------------------
 
     def stderr_tail(self, lines: int = 20) -> str:
-        return self._transport.stderr_tail(lines) if self._transport is not None else ""
+        if self._transport is None:
+            return ""
+        return redact(self._transport.stderr_tail(lines), self.secrets)
 
     def survivors(self) -> list[str]:
         """What it had started and left running when it ended; those processes were ended too."""

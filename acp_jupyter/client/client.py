@@ -19,6 +19,7 @@ from ..errors import (
     AgentCrashLoop,
     AgentError,
     AgentExited,
+    AuthenticationRequired,
     RequestError,
     UsageError,
 )
@@ -34,6 +35,15 @@ from .session import Session
 CRASHES: Final = 5
 CRASH_WINDOW: Final = 180.0
 """That many crashes within that many seconds, and only the user starts the agent again."""
+
+
+_AGAIN: Final = {False: "The agent was started again", True: "The agent was connected again"}
+"""What happened, for one that may run elsewhere."""
+
+
+Login = Callable[[Agent, AuthenticationRequired], Awaitable[AgentSpec | None]]
+"""Has the user log in to an agent that answered with that error; returns ``None`` where that is
+done, else how to start the agent again."""
 
 
 class Client:
@@ -93,6 +103,7 @@ class Client:
         *,
         limit: float | None = None,
         session_id: str | None = None,
+        login: Login | None = None,
     ) -> Session:
         """Start an agent and open a session; it becomes the current one.
 
@@ -104,13 +115,15 @@ class Client:
             limit: seconds for the agent to answer; ``None`` waits until cancelled.
             session_id: of an earlier session to go on with; where that cannot be, a new one is
                 opened, which says so.
+            login: has the user log in where the agent wants it.
 
         Raises:
+            AuthenticationRequired: it wants the user to log in first.
             ACPError: it could not be started, or refused.
         """
         await self.disconnect(grace=CLOSE_GRACE)
         self._crashes.clear()
-        return await self._start(spec, cwd, session_id, limit, again=True)
+        return await self._start(spec, cwd, session_id, limit, again=True, login=login)
 
     async def session(self, *, limit: float | None = None) -> Session:
         """The current session, opened again if its agent has died.
@@ -258,7 +271,8 @@ class Client:
             await dead.ended.wait()
         if dead in self._agents:
             self._agents.remove(dead)
-            self._crashes.append(trio.current_time())
+            if dead.spec.remote is None:  # a lost connection is the network's fault more often
+                self._crashes.append(trio.current_time())
         if self._crash_loop():
             raise AgentCrashLoop(
                 f"agent {dead.spec.name!r} ended {CRASHES} times within "
@@ -274,11 +288,12 @@ class Client:
         except AgentExited:
             self._crashes.append(trio.current_time())  # it did not even come up
             raise
+        remote = dead.spec.remote is not None
         why = dead.error.message if dead.error is not None else "the agent had ended"
         if session.loaded:  # the id does not tell: agents that count begin again with the same one
-            text = "The agent was started again, and the session was loaded."
+            text = f"{_AGAIN[remote]}, and the session was loaded."
         else:
-            text = "The agent was started again; it does not remember the earlier turns."
+            text = f"{_AGAIN[remote]}; it does not remember the earlier turns."
         session.tell("restarted", text, level="warning", detail=why)
         return session
 
@@ -297,6 +312,7 @@ class Client:
         *,
         policy: Policy | None = None,
         again: bool = False,
+        login: Login | None = None,
     ) -> Session:
         if self._nursery is None:
             raise AgentError("the client is closed", remedy="Restart the kernel.")
@@ -307,13 +323,21 @@ class Client:
         self.starting = True
         self.on_news()
         try:
-            agent, note = await self._initialized(self._nursery, spec, cwd, policy, limit)
-            try:
-                session = await self._open_session(agent, cwd, session_id, policy, limit)
-            except BaseException:
-                with trio.CancelScope(shield=True):
-                    await self._end(agent, 0.0)
-                raise
+            session: Session | None = None
+            agent, note = None, ""
+            while session is None:  # until the user is logged in, or gives up
+                agent, note = await self._initialized(self._nursery, spec, cwd, policy, limit)
+                try:
+                    session, spec = await self._open_first(
+                        agent, cwd, session_id, policy, limit, login
+                    )
+                except BaseException:
+                    with trio.CancelScope(shield=True):
+                        await self._end(agent, 0.0)
+                    raise
+                if session is None:
+                    await self._end(agent, CLOSE_GRACE)
+            assert agent is not None
             self.agent, self.current = agent, session
             if note:
                 session.tell("protocol", note)
@@ -321,6 +345,26 @@ class Client:
         finally:
             self.starting = False
             self.on_news()
+
+    async def _open_first(
+        self,
+        agent: Agent,
+        cwd: str,
+        session_id: str | None,
+        policy: Policy,
+        limit: float | None,
+        login: Login | None,
+    ) -> tuple[Session | None, AgentSpec]:
+        """The first session of an agent; ``None`` where it has to be started again, and how."""
+        try:
+            return await self._open_session(agent, cwd, session_id, policy, limit), agent.spec
+        except AuthenticationRequired as error:
+            if login is None:
+                raise
+            again = await login(agent, error)
+            if again is not None:
+                return None, again
+        return await self._open_session(agent, cwd, session_id, policy, limit), agent.spec
 
     async def _initialized(
         self,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .host import Host
 
 
-async def confirm(host: Host, cell: CellContext, title: str, *, why: str, remedy: str) -> bool:
+async def confirm(host: Host, cell: CellContext, title: str, *, why: str = "", remedy: str) -> bool:
     """Ask the user whether something may be done.
 
     Args:
@@ -28,10 +28,11 @@ async def confirm(host: Host, cell: CellContext, title: str, *, why: str, remedy
     Raises:
         UsageError: nobody can be asked.
     """
+    ident = f"confirm-{secrets.token_hex(6)}"
     entry = PermissionEntry(
+        ident,
         0,
-        0,
-        question_id=secrets.token_hex(6),
+        question_id=ident,
         title=title,
         description=why,
         options=[

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .. import __version__
-from ..errors import ACPError, TurnCancelled, TurnRunning, UsageError
+from ..errors import ACPError, AuthenticationRequired, TurnCancelled, TurnRunning, UsageError
 from ..session.limits import NO_LIMITS, Limits, Spent, cost_of, within
 from .cell import CellContext
 
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
     from ..connection.portal import PortalFuture
     from ..display.output import Output
     from ..display.pump import Pump
-    from ..services.workspace.snapshot import Snapshot
     from ..questions.widget import WidgetAsker
     from ..services.agents import AgentSpec
     from ..services.last_sessions import LastSessions
     from ..services.permissions import Asker
     from ..services.policy import Policy
+    from ..services.workspace.snapshot import Snapshot
     from ..session.attachments import Prompt
     from ..session.transcript import Turn
     from .host import Host
+    from .login import Login
     from .sessions import LinkSessions
 
 T = TypeVar("T")
@@ -87,6 +88,8 @@ class Link:
         self._jobs: list[PortalFuture[Any]] = []
         self._cell: CellContext | None = None
         self._place: tuple[str, ...] = ()
+        self._login: Login | None = None
+        self._refused: tuple[AgentSpec, str] | None = None
 
     # -- from the surface's threads ------------------------------------------------------------
 
@@ -222,11 +225,91 @@ class Link:
         if spec.registry is not None:
             install = self._host.installing.ready
             spec, limit = await install(cell, spec, limit, label=self.label)
-        session = await _started(
-            cell, self.client.connect(spec, cwd, limit=limit, session_id=session_id)
-        )
+        login = self._logging_in(cell)
+        self._refused = None
+        try:
+            session = await self._started(
+                cell,
+                self.client.connect(spec, cwd, limit=limit, session_id=session_id, login=login),
+            )
+        except AuthenticationRequired:
+            self._refused = spec, cwd
+            raise
         await self._settle()
         return session
+
+    def _logging_in(self, cell: CellContext, wanted: str = "") -> Login:
+        from .login import Login
+
+        self._login = Login(self._host, cell, wanted)
+        return self._login
+
+    async def _started(self, cell: CellContext, starting: Awaitable[T]) -> T:
+        """Wait for an agent to get ready, see `_started`; the user's own time does not count."""
+        return await _started(cell, starting, lambda: self._login is None or not self._login.asking)
+
+    async def login(self, cell: CellContext, method: str) -> bool:
+        """Log in to the agent that is connected, or to the one that could not be without.
+
+        Args:
+            cell: that runs.
+            method: id or name of the way to; empty to be asked.
+
+        Returns:
+            Whether the user had to.
+
+        Raises:
+            UsageError: there is no such agent or way.
+            ACPError: it failed.
+        """
+        assert self.client is not None
+        agent, login = self.agent, self._logging_in(cell, method)
+        if agent is None or not agent.alive:
+            spec, cwd = self._refused or (
+                (agent.spec, agent.cwd)
+                if agent is not None
+                else (self._host.default_agent(), self.cwd)
+            )
+            self._cell = cell
+            limit = _start_limit(cell)
+            await self._started(cell, self.client.connect(spec, cwd, limit=limit, login=login))
+            self._refused = None
+            await self._settle()
+            return login.used
+        await self._log_in(cell, agent, login, None)
+        return True
+
+    async def _log_in(
+        self,
+        cell: CellContext,
+        agent: Agent,
+        login: Login,
+        error: AuthenticationRequired | None,
+    ) -> None:
+        """Log in to a connected agent; where that takes a new process, its session is reopened."""
+        again = await login(agent, error)
+        if again is not None:
+            current = self.session
+            reopens = current is not None and agent.lifecycle.reopens
+            ident = current.session_id if current is not None and reopens else None
+            cwd = agent.cwd if current is None else current.cwd
+            await self.connect(cell, again, cwd, ident)
+
+    async def logout(self, _cell: CellContext) -> None:
+        """Log out.
+
+        Raises:
+            UsageError: no agent is connected, or it does not know how.
+            ACPError: it failed.
+        """
+        if self.agent is None or not self.agent.alive:
+            raise UsageError("no agent is connected", remedy="Run `%acp connect` first.")
+        if not self.agent.offers("logout"):  # C9
+            raise UsageError(
+                f"agent {self.agent.spec.name!r} cannot log out",
+                remedy="It does not advertise logout; use its own command line.",
+            )
+        await self.agent.request("logout", {})
 
     async def restart(self, cell: CellContext) -> Session:
         """Start the current agent anew, or the one named by the settings."""
@@ -398,7 +481,14 @@ class Link:
             self._cell = cell
             session = await _started(cell, self.client.session(limit=_start_limit(cell)))
         try:
-            turn = await self.prompt_in(cell, session, prompt, limits)
+            try:
+                turn = await self.prompt_in(cell, session, prompt, limits)
+            except AuthenticationRequired as error:
+                if self.agent is None or not self.agent.alive:
+                    raise
+                await self._log_in(cell, self.agent, self._logging_in(cell), error)
+                session = await self.client.session(limit=_start_limit(cell))
+                turn = await self.prompt_in(cell, session, prompt, limits)
             while self.queue:
                 turn = await self.prompt_in(cell, session, self.queue.popleft(), limits)
             await self.keep_place(cell, session)
@@ -553,14 +643,22 @@ def _start_limit(cell: CellContext) -> float | None:
     return None if cell.attended else START_LIMIT
 
 
-async def _started(cell: CellContext, starting: Awaitable[T]) -> T:
-    """Wait for an agent to get ready, with a visible clock if that takes long."""
+async def _started(
+    cell: CellContext, starting: Awaitable[T], working: Callable[[], bool] = lambda: True
+) -> T:
+    """Wait for an agent to get ready, with a visible clock if that takes long.
+
+    Args:
+        cell: that runs.
+        starting: what is waited for.
+        working: whether it is the agent that takes the time, and not the user.
+    """
     import trio
 
     result: list[T] = []
     error: ACPError | None = None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_show_waiting, cell)
+        nursery.start_soon(_show_waiting, cell, working)
         try:
             result.append(await starting)
         except ACPError as failure:  # raised below: a nursery would put it into a group
@@ -571,7 +669,7 @@ async def _started(cell: CellContext, starting: Awaitable[T]) -> T:
     return result[0]
 
 
-async def _show_waiting(cell: CellContext) -> None:
+async def _show_waiting(cell: CellContext, working: Callable[[], bool]) -> None:
     """Say how long the agent has been starting, from `SLOW_START` seconds on."""
     import secrets
 
@@ -583,6 +681,10 @@ async def _show_waiting(cell: CellContext) -> None:
     await trio.sleep(SLOW_START)
     try:
         while True:
+            if not working():
+                await trio.sleep(SLOW_START_STEP)
+                begun = trio.current_time()
+                continue
             waited = trio.current_time() - begun
             text = f"No reply for {waited:.0f} s. The agent is starting; the stop button gives up."
             if cell.frontend.publish == "updates":

@@ -36,6 +36,7 @@ class WireTail:
         self._environ = environ
         self._agent: Agent | None = None
         self._secrets: frozenset[str] = frozenset()
+        self._concealed: frozenset[str] = frozenset()
         self._messages = 0
         self._errors = 0
         self._number = 0
@@ -45,6 +46,9 @@ class WireTail:
         if agent is not self._agent:
             self._agent = agent
             self._messages = self._errors = 0
+            self._concealed = frozenset()
+        if agent.secrets is not self._concealed:
+            self._concealed = agent.secrets
             values = agent.secrets | secret_values(self._environ)
             self._secrets = frozenset(_spellings(values))
         new_messages = agent.log_count - self._messages

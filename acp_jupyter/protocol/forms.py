@@ -42,6 +42,7 @@ class Field(msgspec.Struct, frozen=True):
         format: email, uri, date or date-time; empty for any text.
         pattern: a regular expression of the agent's; empty if there is none.
         minimum, maximum: of the number, of the text's length, or of how many are chosen.
+        secret: what is typed is not shown; only the client's own forms have such fields.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Field(msgspec.Struct, frozen=True):
     pattern: str = ""
     minimum: int | float | None = None
     maximum: int | float | None = None
+    secret: bool = False
 
 
 # -- answering ----------------------------------------------------------------------------------

@@ -25,6 +25,12 @@ _YES_OR_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": Fal
 Dialogue = Generator[str, str, Answer]
 
 
+class Masked(str):
+    """A prompt for something that is not shown while it is typed."""
+
+    __slots__ = ()
+
+
 class _Ended(Exception):
     """The user left the dialogue, by this answer."""
 
@@ -96,7 +102,7 @@ def _ask(field: Field, now: Any, intro: str) -> Generator[str, str, Any]:
     ask = f"{label(field)} ({hint(field)}){about}{choices}{kept}: "
     prompt = intro + ask
     for _ in range(TRIES):
-        reply = yield from _reply(prompt)
+        reply = yield from _reply(Masked(prompt) if field.secret else prompt)
         value = now if not reply.strip() else _read(field, reply)
         if reply.strip() == SKIP:
             value = None

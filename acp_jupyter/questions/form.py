@@ -166,6 +166,8 @@ def _input(field: Field) -> Any:
                 rows=min(LIST_ROWS, max(2, len(field.choices))),
                 layout=layout,
             )
+        case _ if field.secret:
+            return widgets.Password(placeholder=hint(field), continuous_update=False, layout=layout)
         case _:
             return widgets.Text(
                 value="" if field.default is None else str(field.default),

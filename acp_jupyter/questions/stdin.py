@@ -16,7 +16,7 @@ from ..rendering import text, words
 from ..services.elicitation import Answer
 from ..services.permissions import CannotAsk
 from ..session.transcript import ElicitationEntry, PermissionEntry
-from .dialogue import dialogue
+from .dialogue import Masked, dialogue
 
 if TYPE_CHECKING:
     from ipykernel.kernelbase import Kernel
@@ -76,7 +76,8 @@ class StdinAsker:
             talk = dialogue(entry)
             prompt = next(talk)
             while True:
-                reply = await self._input(self._label + prompt)
+                masked = isinstance(prompt, Masked)
+                reply = await self._input(self._label + prompt, masked=masked)
                 try:
                     prompt = talk.send(reply)
                 except StopIteration as end:
@@ -88,21 +89,21 @@ class StdinAsker:
         choices = "\n".join(f"  [{i}] {label}" for i, label in enumerate(labels(entry), 1))
         return f"{question}\n{choices}\n> "
 
-    async def _input(self, prompt: str) -> str:
+    async def _input(self, prompt: str, *, masked: bool = False) -> str:
         withdrawn: list[bool] = []
         try:
             return await trio.to_thread.run_sync(
-                self._request, prompt, withdrawn, abandon_on_cancel=True
+                self._request, prompt, masked, withdrawn, abandon_on_cancel=True
             )
         except trio.Cancelled:
             withdrawn.append(True)
             raise
 
-    def _request(self, prompt: str, withdrawn: list[bool]) -> str:
+    def _request(self, prompt: str, masked: bool, withdrawn: list[bool]) -> str:
         with _one_reader:
-            return "" if withdrawn else self._request_alone(prompt, withdrawn)
+            return "" if withdrawn else self._request_alone(prompt, masked, withdrawn)
 
-    def _request_alone(self, prompt: str, withdrawn: list[bool]) -> str:
+    def _request_alone(self, prompt: str, masked: bool, withdrawn: list[bool]) -> str:
         kernel = self._kernel
         assert kernel is not None
         socket, session = kernel.stdin_socket, kernel.session
@@ -112,7 +113,7 @@ class StdinAsker:
         request = session.send(
             socket,
             "input_request",
-            {"prompt": prompt, "password": False},
+            {"prompt": prompt, "password": masked},
             self._parent,
             ident=self._ident,
         )

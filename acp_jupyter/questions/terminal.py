@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+
 import trio
 
 from ..services.permissions import CannotAsk
@@ -19,12 +21,12 @@ class TerminalAsker(StdinAsker):
     def __init__(self, *, cwd: str, label: str = "") -> None:
         super().__init__(None, {}, [], cwd=cwd, label=label)
 
-    async def _input(self, prompt: str) -> str:
-        return await trio.to_thread.run_sync(_read_line, prompt, abandon_on_cancel=True)
+    async def _input(self, prompt: str, *, masked: bool = False) -> str:
+        return await trio.to_thread.run_sync(_read_line, prompt, masked, abandon_on_cancel=True)
 
 
-def _read_line(prompt: str) -> str:
+def _read_line(prompt: str, masked: bool) -> str:
     try:
-        return input(prompt)
+        return getpass.getpass(prompt) if masked else input(prompt)
     except EOFError as error:
         raise CannotAsk("standard input has ended") from error

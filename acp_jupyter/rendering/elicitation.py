@@ -61,7 +61,7 @@ def answer_text(field: Field, value: Any) -> str:
     """One answer as it is shown."""
     titles = {choice.value: choice.title for choice in field.choices}
     values = value if isinstance(value, list) else [value]
-    if any(looks_secret(item) for item in values):
+    if field.secret or any(looks_secret(item) for item in values):
         return HIDDEN
     if isinstance(value, bool):
         return "yes" if value else "no"

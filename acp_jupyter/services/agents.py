@@ -77,6 +77,7 @@ class AgentSpec:
         registry: an agent of the registry, whose command is chosen when it starts.
         unasked: it may be downloaded without a question.
         protocol: version to ask for; 2 is a draft, and an agent that has only 1 is started again.
+        secrets: values of ``env`` that the user typed in, and nobody else gets to see.
     """
 
     name: str
@@ -90,6 +91,7 @@ class AgentSpec:
     registry: RegistryAgent | None = None
     unasked: bool = False
     protocol: int = 1
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
 
 def demo_agent() -> AgentSpec:
