@@ -421,6 +421,83 @@ async def test_f2_the_answers_in_a_batch_are_answers():
         assert owner.told == [("n", 1), ("n", 2)]
 
 
+async def test_c81_in_version_2_a_batch_is_answered_by_one_array_when_all_is_done():
+    async with connected() as (connection, stream, owner):
+        connection.batches = True
+        released = trio.Event()
+
+        async def late(params):
+            await released.wait()
+            return {"late": params}
+
+        async def soon(params):
+            released.set()
+            return {"soon": params}
+
+        owner.served = {"late": late, "soon": soon}
+        stream.feed([request("l", "late", 1), told("n", 1), request(7, "soon", 2), 5])
+        (answers,) = await sent(stream, 1)
+        assert {a["id"]: a.get("result") for a in answers} == {
+            "l": {"late": 1},
+            7: {"soon": 2},
+            None: None,  # the entry that is no message
+        }
+        assert next(a for a in answers if a["id"] is None)["error"]["code"] == -32600
+        assert owner.told == [("n", 1)]
+        assert owner.noise == ["1 entries of a batch that are no messages"]
+
+
+async def test_c81_answers_in_a_batch_of_version_2_are_matched_by_their_ids():
+    async with connected() as (connection, stream, owner):
+        connection.batches = True
+        results = {}
+
+        async def ask(name):
+            results[name] = await connection.request(name, {})
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, "a")
+            nursery.start_soon(ask, "b")
+            messages = await sent(stream, 2)
+            stream.feed([answer(m["id"], m["method"]) for m in reversed(messages)])
+        assert results == {"a": "a", "b": "b"}
+        assert owner.noise == []
+
+
+async def test_c80_a_batch_without_requests_is_not_answered_and_an_empty_one_by_one_error():
+    async with connected() as (connection, stream, owner):
+        connection.batches = True
+        owner.served = {"after": _echo}
+        stream.feed([told("n", 1), told("n", 2)])
+        stream.feed([])
+        stream.feed(request(1, "after", "x"))
+        empty, after = await sent(stream, 2)
+        assert (empty["id"], empty["error"]["code"]) == (None, -32600)
+        assert after == answer(1, "x")
+        assert owner.told == [("n", 1), ("n", 2)]
+
+
+async def test_c72_a_request_of_a_batch_that_is_withdrawn_is_answered_with_the_others():
+    async with connected() as (connection, stream, owner):
+        connection.batches = True
+        owner.served = {"never": _never, "echo": _echo}
+        stream.feed([request("n", "never"), request("e", "echo", 1)])
+        stream.feed([told("$/cancel_request", {"requestId": "n"})])
+        (answers,) = await sent(stream, 1)
+        assert {a["id"]: a.get("error", {}).get("code") for a in answers} == {
+            "n": -32800,
+            "e": None,
+        }
+
+
+async def _echo(params):
+    return params
+
+
+async def _never(_params):
+    await trio.sleep_forever()
+
+
 async def test_f30_the_log_is_bounded_and_keeps_both_directions():
     async with connected() as (connection, stream, owner):
         for number in range(3000):

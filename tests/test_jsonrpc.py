@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from acp_jupyter.errors import LocalProtocolError
 from acp_jupyter.protocol import jsonrpc
 from acp_jupyter.protocol.jsonrpc import (
+    Batch,
     InvalidRequest,
     Noise,
     Notification,
@@ -167,19 +168,16 @@ def test_f1_of_a_long_line_only_the_start_is_kept() -> None:
 # -- batches ------------------------------------------------------------------------------------
 
 
-def test_f2_a_batch_is_noted_and_its_entries_are_handled_in_order() -> None:
-    frames = frames_of(
-        b'[{"method":"a"},{"id":7,"result":1},{"id":"x","method":"b","params":[]},5,[],{}]'
-    )
-    assert isinstance(frames[0], Noise)
-    assert frames[1:4] == [
+def test_f2_a_batch_has_its_entries_in_order_and_counts_those_that_are_no_messages() -> None:
+    line = b'[{"method":"a"},{"id":7,"result":1},{"id":"x","method":"b","params":[]},5,[],{}]'
+    batch = only(line)
+    assert isinstance(batch, Batch)
+    assert batch.frames == (
         Notification("a", None),
         Response(7, result=1),
         Request("x", "b", []),
-    ]
-    assert isinstance(frames[4], Noise)
-    assert "3 entries" in frames[4].reason
-    assert len(frames) == 5
+    )
+    assert (batch.useless, batch.raw) == (3, line)
 
 
 def test_f2_an_empty_batch_is_an_invalid_request() -> None:
@@ -190,7 +188,9 @@ def test_f2_an_empty_batch_is_an_invalid_request() -> None:
 
 
 def test_f2_a_batch_of_a_million_scalars_is_told_once() -> None:
-    assert len(frames_of(b"[" + b"1," * 999_999 + b"1]")) == 2
+    batch = only(b"[" + b"1," * 999_999 + b"1]")
+    assert isinstance(batch, Batch)
+    assert (batch.frames, batch.useless, len(batch.raw)) == ((), 1_000_000, jsonrpc.RAW_KEPT)
 
 
 # -- encodings ----------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ Rules for what real agents put on their standard output:
   to answer can fail at once instead of waiting for ever;
 * NaN, Infinity, integers of more than 4,300 digits and nesting beyond `MAX_DEPTH` are not JSON
   that we accept: `Noise`;
-* a batch array gives its entries in order; an empty one is also an invalid request (C80);
+* a batch array gives its entries in order, as one `Batch`; an empty one is `Noise` and an invalid
+  request (C80);
 * a line beyond `MAX_LINE` is thrown away while it streams in: `Overlong`.
 """
 
@@ -92,7 +93,18 @@ class Overlong(msgspec.Struct, frozen=True):
     fatal: bool
 
 
-Frame = Request | InvalidRequest | Notification | Response | Noise | Overlong
+class Batch(msgspec.Struct, frozen=True):
+    """Messages that came together, in order.
+
+    ``useless``: how many more entries were no messages; ``raw``: the beginning of the line.
+    """
+
+    frames: tuple[Request | InvalidRequest | Notification | Response, ...]
+    useless: int
+    raw: bytes
+
+
+Frame = Request | InvalidRequest | Notification | Response | Noise | Overlong | Batch
 Take = Callable[[Frame], object]
 
 _decode = msgspec.json.Decoder().decode
@@ -230,17 +242,12 @@ def _take_batch(batch: list[JSON], line: bytes, take: Take) -> None:
         take(_noise("an empty batch", line))
         take(InvalidRequest(None, "a batch must not be empty"))
         return
-    # Without the ids in it: the answers are read below, so no request has to fail for this.
-    take(Noise("a batch; its entries were handled one by one", line[:RAW_KEPT]))
-    useless = 0
+    frames = []
     for entry in batch:
         frame = classify(entry, b"")
-        if type(frame) is Noise:
-            useless += 1
-        else:
-            take(frame)
-    if useless:  # told once: a line may hold millions of them
-        take(Noise(f"{useless} entries of a batch that are no messages", line[:RAW_KEPT]))
+        if not isinstance(frame, Noise):
+            frames.append(frame)
+    take(Batch(tuple(frames), len(batch) - len(frames), line[:RAW_KEPT]))
 
 
 _UNREADABLE: Final = object()
@@ -297,7 +304,9 @@ def too_deep(message: JSON) -> bool:
     return True
 
 
-def classify(message: JSON, line: bytes) -> Frame:
+def classify(
+    message: JSON, line: bytes
+) -> Request | InvalidRequest | Notification | Response | Noise:
     """The frame of one decoded JSON value."""
     if type(message) is not dict:
         return Noise("JSON, but no JSON-RPC message", line[:RAW_KEPT])
@@ -346,8 +355,8 @@ def match_id(ident: JSON) -> tuple[int | None, bool]:
     return None, False
 
 
-def encode(message: dict[str, Any]) -> bytes:
-    """One line, with its newline.
+def encode(message: dict[str, Any] | list[dict[str, Any]]) -> bytes:
+    """One line, with its newline; of a list a batch.
 
     Raises:
         LocalProtocolError: ``message`` holds something that JSON cannot express.

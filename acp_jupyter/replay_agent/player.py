@@ -28,6 +28,8 @@ from ..errors import ErrorCode
 from ..protocol import jsonrpc
 from ..protocol.recording import (
     REPLAY_EVENT,
+    Changes,
+    End,
     Event,
     Exit,
     Frame,
@@ -89,8 +91,9 @@ class Inbox:
             if not receiver.receive(line):
                 continue
             message = msgspec.json.decode(line)
-            if type(message) is dict:
-                self._messages.put(message)
+            for part in message if type(message) is list else [message]:
+                if type(part) is dict:
+                    self._messages.put(part)
         self._messages.put(None)
 
     def take(self, seconds: float | None = None) -> Message | None:
@@ -143,6 +146,8 @@ class Player:
         self._cancels = 0
         self._ours: dict[str, int | str] = {}  # recorded ids of the client's requests, to its ids
         self._prompts: set[str] = set()
+        self._prompted = ""  # the session of the last prompt
+        self._working: set[str] = set()  # sessions that work on one (version 2)
         self._skipping: set[str] = set()
         self._left_out: set[str] = set()
 
@@ -169,7 +174,7 @@ class Player:
                 self._hear(line)
             self._at = line.t
         elif is_event(line) and not self._skipping:
-            if self._answered:
+            if self._answered and not isinstance(line, Changes | End):  # which end the turn
                 self._pause(self._at + SETTLE)
             self._tell(line)  # type: ignore[arg-type]
 
@@ -214,12 +219,20 @@ class Player:
         if message.get("method") is None and ident is not None:
             number, literal = jsonrpc.match_id(ident)
             live = self._ours.pop(str(number), None)
+            was_prompt = str(number) in self._prompts
             self._prompts.discard(str(number))
             if live is None or str(number) in self._skipping:
                 self._skipping.discard(str(number))
                 return None
             self._answered = True
+            if was_prompt and _is_receipt(message):
+                self._working.add(self._prompted)
             return {**message, "id": live if literal else str(live)}
+        idle = _idle_session(message)
+        self._working.discard(idle)
+        if _until_idle(idle) in self._skipping:
+            self._skipping.discard(_until_idle(idle))
+            return None
         if self._skipping:
             if ident is not None:
                 self._left_out.add(_key(ident))
@@ -293,6 +306,7 @@ class Player:
         params = live.get("params")
         if live["method"] == "session/prompt":
             self._prompts.add(ident)
+            self._prompted = str(params.get("sessionId")) if isinstance(params, dict) else ""
         if isinstance(params, dict) and isinstance(params.get("cwd"), str):
             self._cwd = params["cwd"]
             then = recorded.get("params")
@@ -369,8 +383,13 @@ class Player:
         for ident in self._prompts:
             live = self._ours[ident]
             self._write(msgspec.json.encode(jsonrpc.result(live, {"stopReason": "cancelled"})))
-        self._skipping |= self._prompts
+        for session in self._working:
+            update = {"sessionUpdate": "state_update", "state": "idle", "stopReason": "cancelled"}
+            told = jsonrpc.notification("session/update", {"sessionId": session, "update": update})
+            self._write(msgspec.json.encode(told))
+        self._skipping |= self._prompts | {_until_idle(session) for session in self._working}
         self._prompts.clear()
+        self._working.clear()
 
     def _end_all(self, why: str) -> None:
         """End by an error what the client waits for."""
@@ -408,6 +427,27 @@ def play(path: str, number: int, *, original: bool) -> int:
             lines, header.cwd, Inbox(sys.stdin.buffer), sys.stdout.buffer, original=original
         )
         return player.run()
+
+
+def _is_receipt(message: Message) -> bool:
+    """Whether the answer to a prompt is that of version 2: the work goes on until an idle."""
+    result = message.get("result")
+    return isinstance(result, dict) and "stopReason" not in result
+
+
+def _idle_session(message: Message) -> str:
+    """The session that an update says is idle (version 2); empty for any other message."""
+    params = message.get("params")
+    if not isinstance(params, dict) or not isinstance(params.get("update"), dict):
+        return ""
+    update = params["update"]
+    idle = update.get("sessionUpdate") == "state_update" and update.get("state") == "idle"
+    return str(params.get("sessionId")) if idle else ""
+
+
+def _until_idle(session: str) -> str:
+    """The key under which the rest of a session's work is left out."""
+    return f"idle {session}"
 
 
 def _key(ident: Any) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -215,6 +215,10 @@ class Connection:
         """See `recording.Notice`."""
         self._add(recording.Notice(**self._where(), **_cut_texts(fields)))
 
+    def changes(self, **fields: Any) -> None:
+        """See `recording.Changes`."""
+        self._add(recording.Changes(**self._where(), **fields))
+
     def stop(self, **fields: Any) -> None:
         """See `recording.Stop`."""
         self._add(recording.Stop(**self._where(), **_cut_texts(fields)))
@@ -240,7 +244,8 @@ class Connection:
             )
             lines.append(header)
             self._header = None
-        lines += [self._frame(each) if isinstance(each, _Wire) else each for each in held]
+        for each in held:
+            lines += self._frames(each) if isinstance(each, _Wire) else [each]
         self._recorder.write(list(map(recording.encode, self._redacted(lines))))
         if self._recorder.failed and not self._told:
             self._told = True
@@ -264,13 +269,20 @@ class Connection:
         if self._recorder.active:
             self._held.append(line)
 
-    def _frame(self, wire: _Wire) -> recording.Frame:
-        """A line of the wire, understood."""
-        message, raw = None, None
+    def _frames(self, wire: _Wire) -> Iterator[recording.Frame]:
+        """A line of the wire, understood; of a batch of ours its messages one by one, as they are
+        waited for in a replay."""
         try:
             message = msgspec.json.decode(wire.data)
         except (ValueError, RecursionError):
-            pass
+            message = None
+        if wire.sent and isinstance(message, list):
+            yield from (self._frame(wire, part) for part in message)
+        else:
+            yield self._frame(wire, message)
+
+    def _frame(self, wire: _Wire, message: Any) -> recording.Frame:
+        raw = None
         if not isinstance(message, dict) or not _WIRE.intersection(message):
             message, raw = None, wire.data.decode("utf-8", "replace")  # shown as it came
         return recording.Frame(
