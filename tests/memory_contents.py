@@ -72,6 +72,7 @@ class MemoryContents(ContentsManager):
         content: bool = True,
         type: str | None = None,  # noqa: A002  # the server calls it by these names
         format: str | None = None,  # noqa: A002
+        require_hash: bool = False,
     ) -> dict[str, Any]:
         path = path.strip("/")
         model = self._models.get(path)
@@ -99,7 +100,8 @@ class MemoryContents(ContentsManager):
         path = path.strip("/")
         if not self.dir_exists(path.rpartition("/")[0]):
             raise HTTPError(500, "no such directory")
-        kind, content = model["type"], model.get("content")
+        kind: str = model["type"]
+        content: Any = model.get("content")
         if kind == "notebook":
             notebook = nbformat.from_dict(content)
             self.check_and_sign(notebook, path)

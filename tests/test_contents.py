@@ -50,8 +50,8 @@ class Desk:
         self.api = JupyterServer(self.info)
         self.roots = Roots([self.info.root])
         self.backend = ContentsFiles(self.roots, self.api)
-        self.events = []
-        self.conflicts = []
+        self.events: list = []
+        self.conflicts: list[tuple] = []
         self.service = FileService(
             self.backend,
             observe=self.events.append,
@@ -219,7 +219,7 @@ async def test_a_notebook_is_read_as_json_and_never_trusted(desk):
 
 
 async def test_f59_a_redirect_is_not_followed_and_the_token_told_to_nobody():
-    asked = []
+    asked: list[bytes] = []
 
     def serve():
         connection, _ = listener.accept()
@@ -293,7 +293,7 @@ def routed(desk, root, told):
 
 
 async def test_files_of_a_server_on_this_disk_are_opened_below_the_roots(disk, tmp_path):
-    told = []
+    told: list[str] = []
     outside = tmp_path / "outside.txt"
     outside.write_text("secret")
     root = disk.server.root / "project"
@@ -341,7 +341,7 @@ async def test_f32_a_directory_swapped_for_a_link_leads_a_disk_server_nowhere(di
 
 
 async def test_files_that_are_not_on_this_disk_are_the_servers(memory):
-    told = []
+    told: list[str] = []
     root = memory.server.root
     (root / "decoy.txt").write_text("on the disk")
     memory.put("decoy.txt", "in memory")
@@ -370,7 +370,7 @@ async def test_what_lies_outside_of_the_servers_directory_is_on_the_disk(memory,
 
 
 async def test_a_server_that_lets_nobody_in_leaves_the_disk_and_says_so_once(disk):
-    told = []
+    told: list[str] = []
     root = disk.server.root
     info = ServerInfo(disk.info.url, disk.info.root, "wrong")
     files = RoutedFiles(Roots([str(root)]), ServedDirectories(JupyterServer(info)), told.append)

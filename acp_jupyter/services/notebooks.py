@@ -37,8 +37,8 @@ META: Final = "acp-jupyter"
 PROBLEM: Final = 300
 """Characters told of what is wrong with a notebook."""
 
-NOTEBOOK_4_5: Final = (4, 5)
-"""The format in which cells have ids."""
+WITH_IDS: Final = 5
+"""The minor version of nbformat 4 from which on cells have ids."""
 
 Dict = dict[str, Any]
 
@@ -108,18 +108,15 @@ def checked(text: str, before: str | None) -> str:
     import nbformat
 
     notebook = _parsed(text)
+    _check_form(notebook)
     changed = _drop_trust(notebook)
-    version = (notebook.get("nbformat"), notebook.get("nbformat_minor"))
-    numbers = tuple(number for number in version if type(number) is int)
-    if len(numbers) == 2 and numbers >= NOTEBOOK_4_5:
+    if notebook["nbformat_minor"] >= WITH_IDS:
         changed = _give_ids(notebook, before) or changed
     try:
         nbformat.validate(notebook)
     except nbformat.ValidationError as error:
         problem = str(error).partition("\n")[0][:PROBLEM]
         raise Refusal(f"this is no valid notebook, so it was not written: {problem}") from error
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise Refusal("this is no valid notebook, so it was not written") from error
     if not changed:
         return text
     return notebook_text(notebook)
@@ -139,6 +136,15 @@ def notebook_text(notebook: Dict) -> str:
     except (KeyError, TypeError, AttributeError, ValueError, nbformat.ValidationError) as error:
         raise Refusal("the notebook is not valid") from error
     return text if text.endswith("\n") else text + "\n"
+
+
+def _check_form(notebook: Dict) -> None:
+    """What nbformat's own check takes for granted."""
+    numbers = notebook.get("nbformat"), notebook.get("nbformat_minor")
+    if numbers[0] != 4 or any(type(number) is not int for number in numbers):
+        raise Refusal("this is no valid notebook, so it was not written: nbformat has to be 4")
+    if len(_cells(notebook)) != len(notebook["cells"]):
+        raise Refusal("this is no valid notebook, so it was not written: a cell is no object")
 
 
 def _drop_trust(notebook: Dict) -> bool:
