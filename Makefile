@@ -8,6 +8,7 @@
 PYTHON ?= python3
 WORKERS ?= 2
 PYTEST_ARGS ?=
+SECONDS ?= 300
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo lab test lint format notebooks bench wheel clean
+.PHONY: help demo lab test lint format notebooks race bench wheel clean
 
 help:
 	@echo 'make demo    install, and talk to the bundled agent in this terminal'
@@ -26,6 +27,7 @@ help:
 	@echo 'make lint    linters and types only'
 	@echo 'make format  format the code and mend what ruff and eslint can mend'
 	@echo 'make notebooks  run the notebooks and store their outputs'
+	@echo 'make race    swap links against an agent for five minutes; SECONDS=60 for one'
 	@echo 'make bench   measure against the baselines'
 	@echo 'make wheel   build dist/*.whl'
 	@echo 'make clean   remove .venv, builds and caches'
@@ -85,6 +87,9 @@ $(VENV)/.typescript: $(BIN)/python $(shell find labextension tests/golden -minde
 
 notebooks: $(VENV)/.test
 	@PYTHONPATH=. $(BIN)/python tests/tools/run_notebooks.py
+
+race: $(VENV)/.test
+	@$(BIN)/python -m tests.race --seconds $(SECONDS)
 
 bench: $(VENV)/.bench
 	@$(BIN)/python -m tests.bench

@@ -123,7 +123,7 @@ class Race:
     def _reader(self, files: FileService, name: str) -> Callable[[], Awaitable[str]]:
         async def read() -> str:
             text: str = (await files.read_text_file(self._params(name)))["content"]
-            assert text == INSIDE
+            assert text == INSIDE, f"{name}: {text!r}"
             return text
 
         return read
@@ -152,7 +152,7 @@ class Race:
             await terminals.wait_for_exit(made)
             text: str = (await terminals.output(made))["output"]
             await terminals.release(made)
-            assert text == INSIDE
+            assert text == INSIDE, f"{cwd}: {text!r}"
             return text
 
         return run
