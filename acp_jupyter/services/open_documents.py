@@ -18,6 +18,7 @@ A `FileBackend` before another one. Rules:
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
@@ -35,6 +36,7 @@ from .files import (
     read_window,
     slices,
 )
+from .notebooks import notebook_text
 from .roots import Located
 
 __all__ = ["OpenDocument", "OpenDocumentFiles", "OpenDocuments"]
@@ -130,7 +132,7 @@ class OpenDocumentFiles:
         if live is None:
             return await self._inner.read(located, line=line, limit=limit)
         stored = await self._stored(located)
-        data = _encoded(_text_of(live, stored.text))
+        data = _encoded(await _text_of(live, stored.text))
         version = _version(data, stored)
         if line is not None or limit is not None:
             data = read_window(slices(data), line or 1, limit, WHOLE_LIMIT) or b""
@@ -197,7 +199,7 @@ class OpenDocumentFiles:
             raise Refusal(f"{located.path} is open in an editor, and the content is too large")
         if live is not None:
             stored = await self._stored(located)
-            seen = _version(_encoded(_text_of(live, stored.text)), stored)
+            seen = _version(_encoded(await _text_of(live, stored.text)), stored)
             if expected is None or not expected.matches(seen):
                 raise Changed("has edits in the user's editor that are newer than what was seen")
         else:
@@ -279,14 +281,14 @@ def _live(found: Sequence[OpenDocument], located: Located) -> OpenDocument | Non
     return first
 
 
-def _text_of(document: OpenDocument, stored: str) -> str:
+async def _text_of(document: OpenDocument, stored: str) -> str:
     """What the file would hold if the user saved the document now.
 
     An editor has ``\\n`` at the end of each line, and gives the file back what it had.
     """
     text = document.text or ""
     if document.kind == "notebook":
-        return _notebook_text(text)
+        return await trio.to_thread.run_sync(_notebook_text, text)
     if document.shared or "\r" in text:  # a shared one has the line ends of its file
         return text
     for ending in ("\r\n", "\r"):
@@ -302,13 +304,13 @@ def _as_shown(text: str) -> str:
 
 def _notebook_text(model: str) -> str:
     """A notebook as it would be saved; what a page trusts is not told."""
-    import nbformat
-
     try:
-        written: str = nbformat.writes(nbformat.reads(model, as_version=4))  # type: ignore[no-untyped-call]
-    except (ValueError, AttributeError, KeyError) as error:
+        notebook = json.loads(model)
+    except (ValueError, RecursionError) as error:
         raise NotText("the open notebook is not valid") from error
-    return written if written.endswith("\n") else written + "\n"
+    if type(notebook) is not dict:
+        raise NotText("the open notebook is not valid")
+    return notebook_text(notebook)
 
 
 def _encoded(text: str) -> bytes:
