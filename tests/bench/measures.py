@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.bench.behind_server import ServedRun, default_server, run_behind_server
+from tests.bench.files import files
 from tests.bench.goals import Row, median_ratio, percentile
 from tests.bench.in_browser import PageCost, page_cost, running_lab
 from tests.bench.kernels import (
@@ -384,6 +385,17 @@ MEASURES: dict[str, tuple[Measure, tuple[str, ...]]] = {
         ),
     ),
     "requests": (requests, ("permission", "permission-peer", "read", "read-peer")),
+    "files": (
+        files,
+        (
+            "files-read-1k",
+            "files-write-1k",
+            "files-read-1m",
+            "files-write-1m",
+            "files-read-10m",
+            "files-write-10m",
+        ),
+    ),
     "sweep": (sweeping, ("sweep-run", "sweep-extra", "sweep-jobs")),
 }
 """Measures by name, with the rows each yields."""
