@@ -24,6 +24,8 @@ from ..host.link import Link
 from ..services.agents import AgentSpec, from_command
 from ..session.attachments import Prompt
 from ..session.limits import Limits
+from ..session.prompt import check_meta
+from .opening import Ends, Meta, Opens
 from .surroundings import ipython
 from .terminal import Terminal
 from .turn import Turn, last_turn
@@ -35,9 +37,9 @@ if TYPE_CHECKING:
     from ..client.session import Session as LiveSession
     from ..connection.portal import PortalFuture
     from ..experiments.checking import Checks
-    from ..services.workspace.snapshot import Snapshot
     from ..services.decisions import Record
     from ..services.policy import Policy
+    from ..services.workspace.snapshot import Snapshot
 
 Permissions = str | os.PathLike[str] | Mapping[str, Any]
 """A mode, the path of a policy file, or a policy as a dict."""
@@ -154,7 +156,7 @@ def _surroundings() -> tuple[Host, Callable[[], CellContext]]:
     return Host(None, None, os.environ), lambda: no_cell(frontend)
 
 
-class Agent:
+class Agent(Opens):
     """A handle of a running agent; made by `connect`.
 
     Attributes:
@@ -212,17 +214,27 @@ class Agent:
 
     # -- sessions ------------------------------------------------------------------------------
 
-    def new_session(self, cwd: str | os.PathLike[str] | None = None) -> Session:
+    def new_session(
+        self, cwd: str | os.PathLike[str] | None = None, *, meta: Meta | None = None
+    ) -> Session:
         """Open a session, in ``cwd`` or the agent's own directory.
+
+        Args:
+            cwd: relative to that.
+            meta: sent along as ``_meta``, for example a ``traceparent``.
 
         Raises:
             ACPError: the agent has ended, or refused.
         """
-        return self._call(self._new_session, self._directory(cwd))
+        given = None if meta is None else check_meta(meta)
+        return self._call(self._new_session, self._directory(cwd), given)
 
-    async def anew_session(self, cwd: str | os.PathLike[str] | None = None) -> Session:
+    async def anew_session(
+        self, cwd: str | os.PathLike[str] | None = None, *, meta: Meta | None = None
+    ) -> Session:
         """`new_session`, for ``await``."""
-        return await self._acall(self._new_session, self._directory(cwd))
+        given = None if meta is None else check_meta(meta)
+        return await self._acall(self._new_session, self._directory(cwd), given)
 
     def close(self) -> None:
         """End the agent and all that it started; again does nothing."""
@@ -296,10 +308,19 @@ class Agent:
             await self._link.set_own_policy(self._policy)
         self._unused = session
 
-    async def _new_session(self, cell: CellContext, cwd: str) -> Session:
+    async def _new_session(self, cell: CellContext, cwd: str, meta: Meta | None) -> Session:
+        if meta is not None:
+            return await self._open(
+                cell,
+                lambda agent, policy: agent.lifecycle.new(cwd, policy=policy, meta=meta),
+                cwd,
+            )
         live, self._unused = self._unused, None
         if live is None or live.cwd != cwd or not self.alive:
             live = await self._link.new_session(cell, cwd)
+        return self._adopt(live)
+
+    def _adopt(self, live: LiveSession) -> Session:
         session = Session(self, live)
         self._sessions.append(session)
         return session
@@ -311,7 +332,7 @@ class Agent:
         return directory
 
 
-class Session:
+class Session(Ends):
     """A session of an agent; made by `Agent.new_session`. One prompt at a time."""
 
     def __init__(self, agent: Agent, live: LiveSession) -> None:
@@ -386,6 +407,7 @@ class Session:
         timeout: float | None = None,
         budget: float | None = None,
         tokens: int | None = None,
+        meta: Meta | None = None,
         **named: object,
     ) -> Turn:
         """Send a prompt and wait for the end of the turn.
@@ -397,6 +419,7 @@ class Session:
             timeout: seconds after which the turn is cancelled.
             budget: cost after which it is cancelled, in the currency that the agent reports.
             tokens: tokens of context after which it is cancelled.
+            meta: sent along as ``_meta``.
             named: objects by the name under which the text mentions them.
 
         Raises:
@@ -405,7 +428,7 @@ class Session:
             ACPError: it failed; the turn is in `turns`.
         """
         limits = Limits(timeout, budget, tokens)
-        prompt = self._gather(text, attach, named)
+        prompt = self._gather(text, attach, named, meta)
         return self.agent._call(self._prompt, prompt, limits, show, None)
 
     async def aprompt(
@@ -417,11 +440,12 @@ class Session:
         timeout: float | None = None,  # noqa: ASYNC109  # the turn is cancelled in order, not the task
         budget: float | None = None,
         tokens: int | None = None,
+        meta: Meta | None = None,
         **named: object,
     ) -> Turn:
         """`prompt`, for ``await``; cancelling the task cancels the turn."""
         limits = Limits(timeout, budget, tokens)
-        prompt = self._gather(text, attach, named)
+        prompt = self._gather(text, attach, named, meta)
         job = self.agent._submit(self._prompt, prompt, limits, show, None)
         return await _await(job, lambda: self._stop(job))
 
@@ -431,6 +455,7 @@ class Session:
         *,
         attach: Sequence[object] = (),
         show: bool = False,
+        meta: Meta | None = None,
         **named: object,
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Send a prompt and go through the updates as they come, each a ``session/update`` body.
@@ -448,7 +473,7 @@ class Session:
             with contextlib.suppress(RuntimeError):  # the loop was closed: nobody reads on
                 loop.call_soon_threadsafe(updates.put_nowait, update)
 
-        prompt = self._gather(text, attach, named)
+        prompt = self._gather(text, attach, named, meta)
         job = self.agent._submit(self._prompt, prompt, Limits(), show, put)
         job.add_done_callback(lambda _: put(None))
         ended = asyncio.wrap_future(job)
@@ -519,8 +544,15 @@ class Session:
         rows = [(f"Turn {turn.number}", repr(turn)) for turn in self._turns]
         return dict(Facts(self.title or f"Session {self.id}", rows).as_bundle())
 
-    def _gather(self, text: str, attach: Sequence[object], named: Mapping[str, object]) -> Prompt:
-        return self.agent._host.gather(text, attach, namespace=named, cwd=self.cwd)
+    def _gather(
+        self,
+        text: str,
+        attach: Sequence[object],
+        named: Mapping[str, object],
+        meta: Meta | None,
+    ) -> Prompt:
+        prompt = self.agent._host.gather(text, attach, namespace=named, cwd=self.cwd)
+        return prompt if meta is None else replace(prompt, meta=check_meta(meta))
 
     async def _set_option(self, _cell: CellContext, name: str, value: str | bool) -> None:
         await self._live.set_option(name, value)
@@ -534,7 +566,7 @@ class Session:
         on_update: Callable[[dict[str, Any]], None] | None,
     ) -> Turn:
         live, agent = self._live, self.agent._live
-        if live.running:  # before anything of the turn that runs is changed
+        if live.busy:  # before anything of the turn that runs is changed
             raise TurnRunning(
                 "a turn is still running in this session",
                 remedy="Wait for its end, or use another session: `agent.new_session()`.",

@@ -42,6 +42,7 @@ from ..services.recording import Recorder
 from ..services.remembered import Remembered, agent_digest
 from ..services.replay import Replay
 from ..services.workplace import Workplace
+from .extensions import Extensions
 from .lifecycle import Lifecycle
 from .opening import open_transport
 from .session import Session
@@ -75,6 +76,7 @@ class Agent:
         initialized: what it said of itself; set once it is ready.
         sessions: by session id.
         lifecycle: opens, lists and ends them.
+        extensions: what the user handles besides the protocol.
         ended: set when its process is gone.
         error: why it ended; ``None`` if it was closed on purpose.
         workplace: what its sessions work on; set before the first is opened.
@@ -114,6 +116,7 @@ class Agent:
         self.initialized: dialects.Initialized | None = None
         self.sessions: dict[str, Session] = {}
         self.lifecycle = Lifecycle(self)
+        self.extensions = Extensions()
         self.ended = trio.Event()
         self.error: ACPError | None = None
         self.capabilities: dict[str, Any] = {}
@@ -440,7 +443,8 @@ class Agent:
             self._on_recorded(params)
             return
         if method != "session/update":
-            return  # C67: unknown notifications are ignored; the log has them
+            self.extensions.told(method, params, self._nursery)  # C67
+            return
         if type(params) is dict:  # the most frequent message by far, without a detour
             ident, update = params.get("sessionId"), params.get("update")
             if type(update) is dict and type(ident) is str and ident in self.sessions:
@@ -556,7 +560,9 @@ class Agent:
 
     async def serve_request(self, method: str, params: JSON) -> JSON:
         known = CLIENT_METHODS.get(method)
-        if known is None or known.notification or not supports(self.capabilities, known.needs):
+        if known is None:
+            return await self.extensions.serve(method, params)
+        if known.notification or not supports(self.capabilities, known.needs):
             raise Refusal(f"Method not found: {method[:200]}", code=ErrorCode.METHOD_NOT_FOUND)
         if known.needs == ("elicitation",) and elicitation.about_request(params):
             return await self._elicit_about_request(method, params)

@@ -7,7 +7,9 @@ policy does not let through unasked is not written, and a notice says so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+import trio
 
 from ..connection.connection import SERVED
 from ..errors import Refusal
@@ -15,9 +17,14 @@ from ..protocol import recording
 from ..services.files import FileAccess, FileEvent, FileService
 from ..services.replay import Replay
 from ..services.terminals import CommandRequest
+from ..session.changes import Changes, from_data
 from ..session.reducer import Reducer
+from .changed import AFTER_CANCEL
 
 JSON = Any
+
+LONGEST: Final = 20.0
+"""Seconds in which a recording comes from an answer to the end of its turn."""
 
 
 class Asks(Protocol):
@@ -62,6 +69,8 @@ class Replayed:
         self._session = session
         self._on_file = on_file
         self._writer = writer
+        self._changes: Changes | None = None
+        self._ended = False
 
     async def serve(self, method: str, params: dict[str, Any]) -> JSON:
         """Answer ``fs/…`` or ``terminal/…`` as it was answered.
@@ -97,7 +106,22 @@ class Replayed:
                 level="warning",
             )
 
-    def apply(self, event: recording.Terminal | recording.Notice | recording.Stop) -> None:
+    async def begin_turn(self) -> None:
+        """Wait until all was said that comes before the next prompt."""
+        await self.replay.wait_ready()
+        self._changes, self._ended = None, False
+
+    async def changes(self, *, cancelled: bool) -> Changes | None:
+        """What had changed when the turn ended; waits for the recording to come to that.
+
+        Args:
+            cancelled: by the user of the replay, who does not wait for long.
+        """
+        with trio.move_on_after(AFTER_CANCEL if cancelled else LONGEST):
+            await self.replay.wait_for(lambda: self._ended)
+        return self._changes
+
+    def apply(self, event: recording.InSession) -> None:
         """Show what the client showed, do what it did to the turn."""
         if isinstance(event, recording.Terminal):
             self._show(event)
@@ -105,6 +129,11 @@ class Replayed:
             self._reducer.notice(
                 event.key, event.text, level=event.level, detail=event.detail, count=False
             )
+        elif isinstance(event, recording.Changes):
+            self._changes = from_data(event.files, event.more, event.notes)
+        elif isinstance(event, recording.End):
+            self._ended = True
+            self.replay.wake()
         else:
             self._session.stop_as_recorded(event.how, event.reason)
 

@@ -38,6 +38,7 @@ from ..services.roots import Roots
 from ..services.terminals import TerminalService, TerminalView
 from ..services.workplace import Workplace
 from ..session.cells import MAX_SOURCE
+from ..session.changes import to_data
 from ..session.limits import NO_LIMITS, Limits, cost_of, exceeded
 from ..session.options import Option, options
 from ..session.prompt import check_prompt
@@ -54,6 +55,7 @@ from ..session.transcript import (
     Transcript,
     Turn,
 )
+from .changed import TurnChanges
 from .options import set_option
 from .questions import Questions
 from .replayed import Replayed
@@ -78,6 +80,10 @@ ELAPSED_STEP: Final = 1.0
 ELAPSED_OFTEN: Final = 30.0
 """Seconds between two updates of how long a command runs, and until they become fewer: each sends
 all of the output that is shown."""
+
+
+RECORDED_PATCHES: Final = 1_000_000
+"""Characters of the patches of one turn that are recorded."""
 
 
 class Peer(Protocol):
@@ -124,6 +130,7 @@ class Session:
         display_prefix: unique among all sessions, for display ids.
         recording: who records it, if anybody.
         work: what its prompts wait for (version 2).
+        changed: which files change while a turn runs.
         loaded: it goes on from an earlier process of the agent's, by session/load.
     """
 
@@ -195,6 +202,8 @@ class Session:
             self._replayed = self._made_replayed(replay, apply_files)
         self._nursery = nursery
         self._watchers: trio.Nursery | None = None
+        self.changed = TurnChanges()
+        self._ended_at = 0.0
         self.loaded = False
         self._begun: list[str] = []
         self._heard = trio.current_time()
@@ -226,6 +235,11 @@ class Session:
         return self._watchers is not None
 
     @property
+    def busy(self) -> bool:
+        """Whether a further prompt has to wait: one is running, beginning or ending."""
+        return self.running or self.changed.looking
+
+    @property
     def activity(self) -> Literal["waiting", "working", "idle"]:
         """What happens in it; agents of version 2 also work, or wait for the user, unasked."""
         state = self.transcript.info.state
@@ -243,6 +257,7 @@ class Session:
         on_start: Callable[[Turn], None] | None = None,
         silence_limit: float | None = None,
         limits: Limits = NO_LIMITS,
+        meta: Mapping[str, Any] | None = None,
     ) -> Turn:
         """Run one prompt turn to its end.
 
@@ -252,6 +267,7 @@ class Session:
             silence_limit: seconds without a word from the agent after which the turn fails, for
                 runs that nobody watches.
             limits: what the turn may take; it is cancelled beyond that.
+            meta: sent along as ``_meta``.
 
         Returns:
             The turn, ended by the agent.
@@ -261,14 +277,16 @@ class Session:
             TurnCancelled: it was cancelled; the turn is in the transcript.
             ACPError: it failed; what had arrived is in the transcript.
         """
-        if self.running:
+        if self.busy:
             raise TurnRunning(
                 "a turn is still running in this session",
                 remedy="Wait for its end, or stop it with the stop button.",
             )
         check_prompt(blocks, self.agent.prompt_capabilities)
         if self._replayed is not None:
-            await self._replayed.replay.wait_ready()
+            await self._replayed.begin_turn()
+        else:
+            await self.changed.begin(self.roots.paths)
         self._set_limits(limits)
         turn = self.reducer.start_turn(list(blocks), trio.current_time())
         self.questions.begin_turn()
@@ -288,7 +306,9 @@ class Session:
                 watchers.start_soon(self._watch_silence, silence_limit)
                 if limits.seconds is not None and self._replayed is None:
                     watchers.start_soon(self._watch_time, limits.seconds)
-                params = {"sessionId": self.session_id, "prompt": list(blocks)}
+                params: dict[str, Any] = {"sessionId": self.session_id, "prompt": list(blocks)}
+                if meta is not None:
+                    params["_meta"] = dict(meta)
                 try:
                     result = await self._answered(params)
                 except ACPError as failure:
@@ -300,14 +320,28 @@ class Session:
                 watchers.cancel_scope.cancel()
         finally:
             self._watchers = None
+            self._ended_at = trio.current_time()
             self.on_news()
             self._cancel_questions()
             if not answered:  # whoever waited for the turn gave up on it
                 if self.recording is not None:
                     self.recording.stop(session=self.session_id, how="cancel")
                 self._tell_cancel(turn)
+            await self._note_changes(turn, abandoned=not answered)
+            if not answered:
                 self._end("cancelled", "")
         return self._conclude(turn, result, error)
+
+    async def _note_changes(self, turn: Turn, *, abandoned: bool) -> None:
+        """Find out which files changed while the turn ran."""
+        if self._replayed is not None:
+            if not abandoned:
+                turn.changes = await self._replayed.changes(cancelled=turn.cancel_requested)
+            return
+        turn.changes = await self.changed.end(abandoned=abandoned)
+        if self.recording is not None and turn.changes:
+            data = to_data(turn.changes, room=RECORDED_PATCHES)
+            self.recording.changes(session=self.session_id, **data)
 
     async def _answered(self, params: JSON) -> JSON:
         if self._version == 1:
@@ -353,7 +387,7 @@ class Session:
         usage = result.get("usage") if type(result) is dict else None
         self._show_terminals()
         self.reducer.end_turn(
-            trio.current_time(),
+            self._ended_at,
             stop_reason=stop_reason,
             error=error,
             usage=usage if type(usage) is dict else None,
@@ -551,9 +585,7 @@ class Session:
         if self.transcript.dirty:
             self.on_change()
 
-    def apply_recorded(
-        self, event: recording_form.Terminal | recording_form.Notice | recording_form.Stop
-    ) -> None:
+    def apply_recorded(self, event: recording_form.InSession) -> None:
         """Show or do what the client of a recording did."""
         if self._replayed is not None:
             self._replayed.apply(event)

@@ -25,6 +25,8 @@ first. Secrets are replaced by ``[redacted]``. Version 1 has these types:
               output of its own), ``elapsed`` (seconds)
 ``notice``    a line that the client showed for reasons of time: ``session``, ``key``, ``text``,
               ``detail``, ``level``
+``changes``   files that changed while the turn ran: ``session``, ``files`` (``path``, ``kind``,
+              ``added``, ``removed``, ``note``, ``diff``), ``more`` (how many others), ``notes``
 ``stop``      the turn was stopped: ``session``, ``how`` "cancel", "limit" or "kill", ``reason``
 ``exit``      the agent ended by itself: ``returncode``, ``stderr`` (its last lines)
 ``end``       the turn ended: ``session``, ``stop_reason``, ``error``
@@ -173,6 +175,15 @@ class Stop(_Line, frozen=True, tag="stop", kw_only=True):
     reason: Short = ""
 
 
+class Changes(_Line, frozen=True, tag="changes", kw_only=True):
+    """Files that changed while the turn ran."""
+
+    session: Short = ""
+    files: Annotated[list[Map], Meta(max_length=10_000)] = []
+    more: Count = 0
+    notes: Annotated[list[Short], Meta(max_length=100)] = []
+
+
 class Exit(_Line, frozen=True, tag="exit", kw_only=True):
     """The agent ended by itself."""
 
@@ -207,11 +218,14 @@ class Ready(Struct, frozen=True, tag="ready", tag_field="type"):
     requests: Count
 
 
-Line = Header | Frame | Decision | Answer | File | Terminal | Notice | Stop | Exit | End
-Event = Decision | Answer | File | Terminal | Notice | Stop | Served | Over | Ready
+Line = Header | Frame | Decision | Answer | File | Terminal | Notice | Changes | Stop | Exit | End
+Event = Decision | Answer | File | Terminal | Notice | Changes | Stop | End | Served | Over | Ready
+
+InSession = Terminal | Notice | Changes | Stop | End
+"""What a replay shows, or does, in one session."""
 
 _decode_line: Callable[[bytes], Line] = msgspec.json.Decoder(Line).decode
-_events: Final = (Decision, Answer, File, Terminal, Notice, Stop, Served, Over)
+_events: Final = (Decision, Answer, File, Terminal, Notice, Changes, Stop, End, Served, Over)
 
 
 def encode(line: Line | Event) -> bytes:

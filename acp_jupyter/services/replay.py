@@ -142,22 +142,28 @@ class Replay:
             return
         if isinstance(event, recording.Ready):
             self._ready = event.requests
-            self._wake()
+            self.wake()
             return
         self._told[event.request].append(event)
-        self._wake()
+        self.wake()
 
     def end(self) -> None:
         """There is no more: who waits gets nothing."""
         self._over = True
-        self._wake()
+        self.wake()
 
     def release(self) -> None:
         """The user has cancelled what is replayed: who waits now gets nothing."""
         self._released += 1
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait until something told has made it true, or nothing more comes before a request."""
+        while not condition() and not self._over and self._ready < self._asked:
+            await self._news.wait()
+
+    def wake(self) -> None:
+        """Have those who wait look again."""
         self._news.set()
         self._news = trio.Event()
 

@@ -25,8 +25,6 @@ READING: Final = 0.8
 COMPARING: Final = 3.0
 """Seconds for comparing what has changed."""
 
-SLOW: Final = "It took too long to look at the files of {root}: their changes are not known."
-
 
 @dataclass(frozen=True, slots=True)
 class Seen:
