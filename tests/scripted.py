@@ -31,7 +31,7 @@ class Script:
         given: values for ``agent.given``; JSON.
 
     Attributes:
-        older_methods: that the client may call though the schema does not have them any more.
+        older_methods: that the client may call, or answer, though the schema does not have them.
     """
 
     def __init__(
@@ -100,4 +100,6 @@ class Script:
                 continue
             method = asked.get(json.dumps(message.get("id")), "_unknown")
             answers = method if "method" not in message else None
+            if answers in self.older_methods:
+                continue
             validate_message("to_agent", message, method_of_response=answers)

@@ -30,6 +30,7 @@ from ..services.recording import Recorder
 from ..services.replay import Tapes
 from ..services.workplace import Workplace
 from .agent import CLOSE_GRACE, DISCONNECT_GRACE, Agent
+from .extensions import Extensions
 from .session import Session
 
 CRASHES: Final = 5
@@ -60,6 +61,7 @@ class Client:
         on_session: called with each new session, before anything is shown of it.
         on_news: called when anything about its agents may have changed; must be cheap.
         starting: an agent is being started.
+        extensions: what the user handles besides the protocol, of each agent that is started.
         tapes: which connections of recordings were replayed; those of one notebook share it.
         recorder: who records an agent that is started, if anybody.
     """
@@ -79,6 +81,7 @@ class Client:
         self.on_session: Callable[[Agent, Session], None] = _nothing
         self.on_news: Callable[[], None] = _no_news
         self.starting = False
+        self.extensions = Extensions()
         self.tapes = Tapes()
         self.recorder: Callable[[], Recorder | None] = _no_recorder
 
@@ -387,6 +390,7 @@ class Client:
             recorder=self.recorder(),
         )
         agent.workplace = self.workplace
+        agent.extensions = self.extensions
         agent.on_news = self._tell_news
         await nursery.start(agent.serve)
         self._agents.append(agent)

@@ -344,12 +344,24 @@ class Link:
         return await _started(cell, self.client.new_session(cwd, limit=_start_limit(cell)))
 
     async def open(
-        self, cell: CellContext, opening: Callable[[Agent], Awaitable[Session]]
+        self,
+        cell: CellContext,
+        opening: Callable[[Agent], Awaitable[Session]],
+        *,
+        use: bool = True,
     ) -> Session:
-        """Open a session in a way of the agent's `lifecycle`; it becomes the current one."""
+        """Open a session in a way of the agent's `lifecycle`.
+
+        Args:
+            cell: that runs.
+            opening: the way.
+            use: it becomes the current one.
+        """
         assert self.client is not None
         self._cell = cell
         session = await _started(cell, self.client.open(opening, _start_limit(cell)))
+        if not use:
+            return session
         self.client.use(session)
         await self._settle()
         await self.keep_place(cell, session)
@@ -558,6 +570,7 @@ class Link:
                 blocks(prompt.text, found, capabilities),
                 on_start=on_start,
                 limits=limits,
+                meta=prompt.meta,
                 silence_limit=None if cell.attended else self._host.settings.silence_limit,
             )
         finally:

@@ -123,10 +123,11 @@ def block_of(attachment: Attachment, prompt_capabilities: Mapping[str, Any]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is to be sent: the text as written, and what goes with it."""
+    """What is to be sent: the text as written, what goes with it, and ``_meta`` for the agent."""
 
     text: str
     attachments: Sequence[Attachment] = ()
+    meta: Mapping[str, Any] | None = None
 
 
 def blocks(

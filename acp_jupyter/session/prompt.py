@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from ..errors import UsageError
 from ..protocol.methods import supports
 
@@ -12,6 +14,24 @@ Block = dict[str, Any]
 
 NEEDS = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
 """Which prompt capability allows a type of block; text and resource_link are always allowed."""
+
+
+def check_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """What goes along as ``_meta``: an object of JSON, whose names are anybody's (C63-C65).
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        encoded = msgspec.json.encode(meta)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"meta is no JSON: {error}", remedy="Use texts, numbers, lists and dicts."
+        ) from error
+    found = msgspec.json.decode(encoded)
+    if type(found) is not dict:
+        raise UsageError("meta is no object", remedy='For example `meta={"vendor/x": 1}`.')
+    return found
 
 
 def check_prompt(blocks: Sequence[Block], prompt_capabilities: Mapping[str, Any]) -> None:

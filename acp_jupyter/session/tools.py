@@ -99,6 +99,7 @@ class Tools:
 
     def _patch(self, call: ToolCallEntry, update: Dict, *, announce: bool = True) -> None:
         before = call.content
+        call.meta = _meta_of(update) or call.meta
         for key, attribute, kind, default in _TOOL_CALL_FIELDS:
             if key not in update:
                 continue
@@ -307,3 +308,8 @@ def _decode_bytes(terminal: TerminalState, data: str) -> str:
     if terminal.decoder is None:
         terminal.decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return terminal.decoder.decode(raw)
+
+
+def _meta_of(update: Dict) -> Dict | None:
+    meta = update.get("_meta")
+    return meta if type(meta) is dict else None

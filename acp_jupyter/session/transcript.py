@@ -132,6 +132,7 @@ class ToolCallEntry(Entry):
         raw_input, raw_output: any JSON.
         announced: False while only a permission request has named it.
         ended_by_turn: the turn ended while it was unfinished; ``status`` is the agent's last word.
+        meta: the ``_meta`` of the last update that had one; it decides nothing.
     """
 
     tool_call_id: str = ""
@@ -145,6 +146,7 @@ class ToolCallEntry(Entry):
     raw_output: JSON = None
     announced: bool = True
     ended_by_turn: str | None = None  # the turn's stop reason, or "denied" by the user or policy
+    meta: dict[str, JSON] = field(default_factory=dict)
 
     FINAL = frozenset({"completed", "failed", "cancelled"})
 
