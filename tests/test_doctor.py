@@ -207,9 +207,13 @@ def test_an_agent_that_does_not_start_is_told(home: Path) -> None:
 def test_a_process_that_goes_on_is_noticed_and_one_that_has_ended_is_not() -> None:
     with mock.patch.object(installation, "END_LIMIT", 0.2):
         assert installation._runs(os.getpid())
-        with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
-            with mock.patch.object(installation, "END_LIMIT", 30.0):
-                assert not installation._runs(process.pid)  # not reaped yet
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
+        with_time = mock.patch.object(installation, "END_LIMIT", 30.0)
+        with_time.start()
+        try:
+            assert not installation._runs(process.pid)  # nobody has reaped it yet
+        finally:
+            with_time.stop()
 
 
 def test_the_table_shows_what_to_do_and_lets_no_terminal_escape_through() -> None:

@@ -52,6 +52,7 @@ LAYERS = {
     "cli": "surfaces",
     "commands": "surfaces",
     "display": "surfaces",
+    "doctor": "surfaces",
     "experiments": "surfaces",
     "export": "surfaces",
     "extension": "surfaces",

@@ -14,9 +14,35 @@ import sys
 
 from .. import __version__
 from ..errors import ACPError
-from . import agents, attach, compare, demo, export, install, policy, replay, run, sweep, verify
+from . import (
+    agents,
+    attach,
+    compare,
+    demo,
+    doctor,
+    export,
+    install,
+    policy,
+    replay,
+    run,
+    sweep,
+    verify,
+)
 
-COMMANDS = (demo, install, agents, run, verify, sweep, compare, policy, export, replay, attach)
+COMMANDS = (
+    demo,
+    install,
+    doctor,
+    agents,
+    run,
+    verify,
+    sweep,
+    compare,
+    policy,
+    export,
+    replay,
+    attach,
+)
 """In the order of ``--help``."""
 
 

@@ -1,0 +1,1 @@
+"""``acp-jupyter doctor``: what is checked of this installation, and what to do about it."""
