@@ -43,7 +43,7 @@ def offered(code: str, cursor: int | None = None, **replaced: Any) -> Completion
         ("%acp permissions ", ["ask", "deny", "allow"]),
         ("%acp permissions a", ["ask", "allow"]),
         ("%acp permissions ask a", []),
-        ("%acp help lo", ["log"]),
+        ("%acp help lo", ["log", "login", "logout"]),
         ("%acp log 1", []),
         ("/pl", ["/plan", "/play"]),
         ("/", ["/plan", "/play", "/search"]),

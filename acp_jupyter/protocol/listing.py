@@ -7,7 +7,7 @@ is taken as it comes. Cursors are opaque: they are sent back as they came, once,
 
 from __future__ import annotations
 
-import os
+import posixpath
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -79,7 +79,11 @@ def listed(item: dict[str, Any]) -> Listed | None:
 
 
 def _folder(value: JSON) -> str:
-    return value if type(value) is str and os.path.isabs(value) and "\0" not in value else ""
+    """An absolute path as it came; one of Windows has a drive, or is a network share."""
+    if type(value) is not str or "\0" in value:
+        return ""
+    absolute = posixpath.isabs(value) or value[1:3] in (":\\", ":/") or value[:2] == "\\\\"
+    return value if absolute else ""
 
 
 def _text(value: JSON) -> str:
