@@ -22,7 +22,10 @@ from tests.browser.server import JupyterServer, jupyter_server
 Kind = Literal["disk", "memory", "open"]
 
 MEMORY = {"ServerApp": {"contents_manager_class": "tests.memory_contents.MemoryContents"}}
-BASE_URL = {"ServerApp": {"base_url": "/a/base/"}}
+ON_DISK = {
+    "ServerApp": {"base_url": "/a/base/"},
+    "FileContentsManager": {"post_save_hook": "tests.memory_contents.note_save"},
+}
 OPEN = {"IdentityProvider": {"token": ""}, "PasswordIdentityProvider": {"hashed_password": ""}}
 
 CELL_LIMIT = 60.0
@@ -30,8 +33,8 @@ CELL_LIMIT = 60.0
 
 @contextmanager
 def contents_server(kind: Kind, home: Path) -> Iterator[JupyterServer]:
-    """A bare server: ``disk`` has a base URL and a token, ``open`` has neither."""
-    config = {"disk": BASE_URL, "memory": MEMORY, "open": OPEN}[kind]
+    """A bare server: ``disk`` has a base URL, a token and a hook, ``open`` has none."""
+    config = {"disk": ON_DISK, "memory": MEMORY, "open": OPEN}[kind]
     token = "" if kind == "open" else None
     with jupyter_server("server", home, config=config, token=token) as server:
         yield server

@@ -16,6 +16,12 @@ from tornado.web import HTTPError
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
+def note_save(model: dict[str, Any], os_path: str, contents_manager: Any) -> None:
+    """A hook that notes beside a file that the server has saved it."""
+    with open(f"{os_path}.saved", "a") as file:
+        file.write(model["type"] + "\n")
+
+
 class NoCheckpoints(Checkpoints):
     """Keeps none."""
 

@@ -313,6 +313,30 @@ async def test_files_of_a_server_on_this_disk_are_opened_below_the_roots(disk, t
     assert told == []
 
 
+async def test_save_hooks_run_if_they_are_asked_for_and_the_checks_come_first(disk, tmp_path):
+    root = disk.server.root / "hooked"
+    root.mkdir()
+    (root / "link").symlink_to(tmp_path)
+    for hooks in (False, True):
+        served = ServedDirectories(disk.api)
+        told: list[str] = []
+        files = RoutedFiles(Roots([str(root)]), served, told.append, save_hooks=hooks)
+        located = files.locate(f"{root}/sub/{hooks}.txt")
+        version = await files.write(located, "one", expected=None)
+        assert (await files.read(located)).version.matches(version)
+        (root / f"sub/{hooks}.txt").write_text("the user's")
+        with pytest.raises(Changed):
+            await files.write(located, "two", expected=version)
+        with pytest.raises(Refusal, match="symbolic link"):
+            await files.write(files.locate(f"{root}/link/{hooks}.txt"), "x", expected=None)
+        await files.write(files.locate(f"{root}/.hidden"), "x", expected=None)
+        assert told == []
+    assert sorted(os.listdir(root / "sub")) == ["False.txt", "True.txt", "True.txt.saved"]
+    assert (root / "sub/True.txt.saved").read_text() == "file\n"
+    assert os.listdir(tmp_path) == []
+    assert (root / ".hidden").read_text() == "x"
+
+
 async def test_f32_a_directory_swapped_for_a_link_leads_a_disk_server_nowhere(disk, tmp_path):
     root = disk.server.root / "race"
     (root / "inside").mkdir(parents=True)

@@ -207,7 +207,11 @@ class Link:
             client.on_news = self._host.touch
             client.policy = self._host.policy
             client.tapes = self._host.recordings.tapes
-            client.workplace = Workplace(self._host.kernel_server, self._host.documents)
+            client.workplace = Workplace(
+                self._host.kernel_server,
+                self._host.documents,
+                save_hooks=self._host.settings.save_hooks,
+            )
             client.recorder = self._host.recordings.current
             self._host.portal.submit(client.run)
             await client.wait_open()

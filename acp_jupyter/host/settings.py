@@ -91,6 +91,13 @@ class ACPJupyter(Configurable):
         help="Propose the code blocks of an answer as cells to insert or run.",
     ).tag(config=True)
 
+    save_hooks = Bool(
+        False,
+        help="Have the Jupyter server write the agent's files also where they are on this "
+        "machine's disk, so that the save hooks of its configuration run. A link that is put in "
+        "place of a folder in that very moment is followed then.",
+    ).tag(config=True)
+
     @classmethod
     def load(cls, environ: Mapping[str, str]) -> ACPJupyter:
         """Read the configuration files, and what the environment puts in place of them.

@@ -273,6 +273,23 @@ class LocalFiles:
             ) from error
         return await trio.to_thread.run_sync(self._write, located, data, expected)
 
+    async def prepare(self, located: Located, *, expected: Version | None) -> None:
+        """Make the directories that a file is to be in, and check that `write` would write it.
+
+        Raises:
+            Changed: it is not the expected version.
+            Refusal: it cannot be written.
+        """
+        await trio.to_thread.run_sync(self._prepare, located, expected)
+
+    def _prepare(self, located: Located, expected: Version | None) -> None:
+        parent = self.roots.open_parent(located, create=True)
+        try:
+            with refusing(located.path):
+                self._examine(parent, located.parts[-1], expected)
+        finally:
+            os.close(parent)
+
     def _read(
         self, located: Located, line: int | None, limit: int | None, given_up: threading.Event
     ) -> Content:

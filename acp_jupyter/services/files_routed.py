@@ -8,7 +8,8 @@ a directory. One and the same file is never served both ways.
 - Below it, on the disk where the server's files are on the disk. The contents API opens a file by
   its path and follows links on the way, so an agent that swaps a directory for a link at the right
   moment would be led out of the roots by the server; descriptors cannot be (`roots`). What the
-  server would add for such files are the hooks of its configuration, which do not run.
+  server would add for such files are the hooks of its configuration, which do not run unless the
+  user asks for them (``save_hooks``): then a write is checked as any, and made by the server.
 - Below it, through the contents API where the server's files are not on this disk.
 
 Which of them it is is told without trying: the server says when the directory was changed and made
@@ -134,11 +135,18 @@ class RoutedFiles:
         roots: the session's.
         served: what the server has; ``None`` without one.
         tell: shows the user a line.
+        save_hooks: have the server write what is on the disk, too.
     """
 
     def __init__(
-        self, roots: Roots, served: ServedDirectories | None, tell: Callable[[str], None]
+        self,
+        roots: Roots,
+        served: ServedDirectories | None,
+        tell: Callable[[str], None],
+        *,
+        save_hooks: bool = False,
     ) -> None:
+        self._save_hooks = save_hooks
         self.roots = roots
         self._served = served
         self._tell = tell
@@ -157,7 +165,26 @@ class RoutedFiles:
 
     async def write(self, located: Located, text: str, *, expected: Version | None) -> Version:
         backend = await self._backend(located)
+        if backend is self._local and self._has_hooks(located):
+            return await self._write_with_hooks(located, text, expected)
         return await backend.write(located, text, expected=expected)
+
+    def _has_hooks(self, located: Located) -> bool:
+        """Whether the server is to write a file on the disk: not one that it does not show."""
+        if not self._save_hooks or self._served is None or self._served.locked_out:
+            return False
+        root = self._served.server.info.root
+        names = located.resolved.removeprefix(root).split("/")
+        shown = not any(name.startswith(".") for name in names)
+        return shown and _is_below(located.resolved, root)
+
+    async def _write_with_hooks(
+        self, located: Located, text: str, expected: Version | None
+    ) -> Version:
+        assert self._remote is not None
+        await self._local.prepare(located, expected=expected)
+        await self._remote.write(located, text, expected=None)
+        return (await self._local.read(located)).version  # a hook may have changed it
 
     async def _backend(self, located: Located) -> FileBackend:
         if self._served is None or self._remote is None:

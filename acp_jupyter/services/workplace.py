@@ -73,6 +73,7 @@ class Workplace:
     Args:
         kernel: of a notebook's process.
         documents: what is open in the user's frontend; ``None`` while nothing can be asked.
+        save_hooks: the server's hooks are to run for files on the disk.
 
     Attributes:
         roots: directories in which its sessions may work besides their own; absolute.
@@ -82,7 +83,10 @@ class Workplace:
         self,
         kernel: KernelServer | None = None,
         documents: Callable[[], OpenDocuments | None] = lambda: None,
+        *,
+        save_hooks: bool = False,
     ) -> None:
+        self._save_hooks = save_hooks
         self.kernel = kernel
         self._documents = documents
         self.roots: list[str] = []
@@ -102,7 +106,8 @@ class Workplace:
             propose: shows the user cells.
         """
         served = None if self.kernel is None else self.kernel.served
-        inner = OpenDocumentFiles(RoutedFiles(roots, served, tell), self._documents)
+        routed = RoutedFiles(roots, served, tell, save_hooks=self._save_hooks)
+        inner = OpenDocumentFiles(routed, self._documents)
         return NotebookFiles(inner, self._running, propose)
 
     async def _running(self) -> str:
