@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.kernels import clean_environment
 from tests.kernel_client import KernelUnderTest, open_kernel
+from tests.live_kernel import as_server, live_kernel
 from tests.registry_server import (
     RegistryServer,
     binary,
@@ -22,6 +25,7 @@ from tests.registry_server import (
     tar_member,
 )
 from tests.test_cli import run as command
+from tests.test_comm_tap import Page
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="programs are scripts")
 
@@ -58,7 +62,7 @@ class Place:
         """Make this the registry, and fetch it."""
         self.server.put(*agents)
         text = self.kernel.run("%acp agents update").ok().text
-        assert f"{len(agents)} agents are in the registry" in text
+        assert f"Agents in the registry: {len(agents)}" in text
 
 
 @pytest.fixture(scope="module")
@@ -247,28 +251,96 @@ def test_an_update_without_a_network_leaves_the_list_as_it_was(place: Place) -> 
     assert "kept" in place.kernel.run("%acp agents").ok().text
 
 
+def test_a_page_asks_by_buttons_and_keeps_what_was_decided(tmp_path: Path, whole: Place) -> None:
+    whole.server.put(entry("paged"))
+    environment = as_server(tmp_path) | {
+        "PATH": f"{whole.programs}:/usr/bin:/bin",
+        "ACP_JUPYTER_REGISTRY": whole.server.address,
+    }
+    with live_kernel(tmp_path, **environment) as kernel:
+        kernel.run("%acp agents update").expect_ok()
+        cell = kernel.start("%acp connect paged")
+        page = Page(kernel, cell)
+        page.wait_for_buttons()
+        page.tell_shown()
+        assert list(page.buttons()) == ["Allow once", "Always allow", "Deny"]
+        page.click(page.buttons()["Deny"])
+        kernel.finish(cell).expect_error("UsageError")
+        assert "Denied by you" in cell.text
+        assert page.buttons() == {}
+        cell = kernel.start("%acp connect paged")
+        page = Page(kernel, cell)
+        page.wait_for_buttons()
+        page.tell_shown()
+        page.click(page.buttons()["Allow once"])
+        kernel.finish(cell).expect_ok()
+        assert "Connected to Demo Agent" in cell.text
+
+
+def test_a_script_connects_by_name_what_is_installed_and_downloads_nothing(
+    tmp_path: Path, whole: Place
+) -> None:
+    program = (
+        "import acp_jupyter\n"
+        "from acp_jupyter.errors import UsageError\n"
+        "with acp_jupyter.connect('gemini') as agent:\n"
+        "    print(agent.name)\n"
+        "try:\n"
+        "    acp_jupyter.connect('claude')\n"
+        "except UsageError as error:\n"
+        "    print(error)\n"
+    )
+    whole.log.unlink(missing_ok=True)
+    environ = clean_environment(tmp_path) | {
+        "PATH": str(whole.programs),
+        "PYTHONPATH": os.fspath(Path(__file__).parents[1]),
+        "ACP_DEMO_STORE": str(tmp_path / "sessions"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env=environ,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Demo Agent" in done.stdout
+    assert "claude-acp would be downloaded and run" in done.stdout
+    assert whole.calls() == []
+
+
 def test_the_command_line_lists_the_same_and_has_its_exit_codes(tmp_path: Path) -> None:
     with registry_server() as server:
         server.put(entry("listed"), entry("broken", version="x y"))
         programs = tmp_path / "programs"
         make_program(programs, "npx")
-        env = {"ACP_JUPYTER_REGISTRY": server.address, "PATH": str(programs)}
-        done = command("agents", "update", home=tmp_path, **env)
+
+        def agents(*words: str) -> subprocess.CompletedProcess[str]:
+            return command(
+                *("agents", *words),
+                home=tmp_path,
+                ACP_JUPYTER_REGISTRY=server.address,
+                PATH=str(programs),
+            )
+
+        done = agents("update")
         assert done.returncode == 0, done.stderr
-        assert "1 agents are in the registry" in done.stdout
+        assert "Agents in the registry: 1" in done.stdout
         assert "Left out: 'broken': its version is 'x y'" in done.stdout
-        done = command("agents", home=tmp_path, **env)
+        done = agents()
         assert done.returncode == 0, done.stderr
         assert "listed  " in done.stdout
-        done = command("agents", "listed", "--json", home=tmp_path, **env)
+        done = agents("listed", "--json")
         agent = json.loads(done.stdout)
         assert (agent["id"], agent["state"], agent["license"]) == ("listed", "npx", "MIT")
         assert agent["command"][-2:] == ["listed@1.2.3", "--acp"]
-        assert command("agents", "goose", home=tmp_path, **env).returncode == 3
-        assert command("agents", "nobody", home=tmp_path, **env).returncode == 1
+        assert agents("goose").returncode == 3
+        assert agents("nobody").returncode == 1
         server.status["/registry.json"] = 500
-        done = command("agents", "update", home=tmp_path, **env)
+        done = agents("update")
         assert done.returncode == 4
         assert "used as before" in done.stderr
-        agents = json.loads(command("agents", "--json", home=tmp_path, **env).stdout)["agents"]
-        assert {"demo", "listed", "goose"} <= {agent["id"] for agent in agents}
+        found = json.loads(agents("--json").stdout)["agents"]
+        assert {"demo", "listed", "goose"} <= {agent["id"] for agent in found}

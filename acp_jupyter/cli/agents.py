@@ -93,7 +93,7 @@ def _update(address: str, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"agents": count, "changed": found.changed, "left_out": left_out}))
         return 0
-    print(f"{count} agents are in the registry{'' if found.changed else ', as before'}.")
+    print(f"Agents in the registry: {count}{'' if found.changed else ', as before'}.")
     for reason in left_out:
         print(f"Left out: {reason}")
     return 0

@@ -71,7 +71,7 @@ class AgentCommands(Commands):
         update = link.call(self._cell(), _update, self._host.settings.registry, exclusive=False)
         count = len(update.registry.agents)
         news = "" if update.changed else ", as before"
-        self._say(f"{count} agents are in the registry{news}. `%acp agents` lists them.")
+        self._say(f"Agents in the registry: {count}{news}. `%acp agents` lists them.")
         for reason in update.registry.left_out[:LEFT_OUT]:
             self._say(f"Left out: {reason}")
 
