@@ -12,13 +12,16 @@ import signal
 import socket
 import stat
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pexpect
+import psutil
 import pytest
 import trio
 
+import acp_jupyter as acp
 from acp_jupyter.rendering.terminal_text import TerminalText
 from acp_jupyter.services.roots import Roots
 from acp_jupyter.services.terminals import SHOWN_LIMIT, TerminalService
@@ -162,7 +165,7 @@ def attached(steps, tmp_path):
     program.close(force=True)
 
 
-def test_f42_a_terminal_attached_to_a_command_shows_what_comes_and_stops_it(steps, attached):
+def test_a_terminal_attached_to_a_command_shows_what_comes_and_stops_it(steps, attached):
     assert "\x1b[31mred\x1b[" in attached.before
     assert "steps.py" in attached.before
     assert str(steps.folder) in attached.before
@@ -177,7 +180,7 @@ def test_f42_a_terminal_attached_to_a_command_shows_what_comes_and_stops_it(step
     steps.ended_by_term()
 
 
-def test_f42_who_looks_away_leaves_the_command_running(steps, attached):
+def test_who_looks_away_leaves_the_command_running(steps, attached):
     attached.sendeof()
     attached.expect_exact("[not followed any more]")
     attached.expect(pexpect.EOF)
@@ -185,7 +188,7 @@ def test_f42_who_looks_away_leaves_the_command_running(steps, attached):
     assert steps.cell.idle is None
 
 
-def test_f42_only_this_user_finds_and_enters_the_socket(steps):
+def test_only_this_user_finds_and_enters_the_socket(steps):
     line = shlex.split(steps.beside(f"%acp terminals attach {steps.number}").ok().text)
     path = Path(line[-2])
     assert re.fullmatch(r"[0-9a-f]{16}", path.name)
@@ -203,6 +206,96 @@ def test_f42_only_this_user_finds_and_enters_the_socket(steps):
     assert again == line
     steps.kernel.restart()
     wait_until(lambda: not path.parent.exists(), LIMIT)
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+def misuse(agent):
+    """Source of a turn that makes requests that may not be."""
+    cwd = agent.given["cwd"]
+    for name in ("LD_PRELOAD", "path", "PYTHONPATH", "NODE_OPTIONS", "BASH_ENV", "GIT_SSH_COMMAND"):
+        env = [{"name": name, "value": "/tmp/evil"}]
+        agent.ask("terminal/create", command="touch", args=["f39"], cwd=cwd, env=env)
+    for outside in ("/", cwd + "/..", cwd + "-beside"):
+        agent.ask("terminal/create", command="touch", args=["f39"], cwd=outside)
+    for ident in ("term_0", "../../x", "x" * 100_000, "<b>"):
+        for method in ("output", "wait_for_exit", "kill", "release"):
+            agent.ask("terminal/" + method, terminalId=ident)
+    made = []
+    for _ in range(33):
+        answer = agent.ask("terminal/create", command="sleep", args=["600"], cwd=cwd)
+        made.append(answer.get("result", {}).get("terminalId"))
+    agent.note("made", made)
+    for ident in made[:32]:
+        agent.ask("terminal/release", terminalId=ident)
+    agent.ask("terminal/output", terminalId=made[0])
+
+
+def test_f39_f42_what_is_no_proper_request_is_refused_and_runs_nothing(kernel, script):
+    made = script(prompt=misuse, given={"cwd": str(kernel.cwd)})
+    kernel.run("%acp permissions allow").ok()
+    kernel.connect(made)
+    kernel.run("go", limit=LIMIT).ok()
+    created = made.notes("terminal/create")
+    assert all("error" in answer for answer in created[:9])
+    assert not (kernel.cwd / "f39").exists()
+    assert not (kernel.cwd.parent / "f39").exists()
+    (terminals,) = made.notes("made")
+    assert None not in terminals[:32]
+    assert terminals[32] is None
+    assert "32 terminals" in created[-1]["error"]["message"]
+    for method in ("output", "wait_for_exit", "kill"):
+        assert all("error" in answer for answer in made.notes(f"terminal/{method}"))
+    assert ["error" in answer for answer in made.notes("terminal/release")] == [True] * 4 + [
+        False
+    ] * 32
+    wait_until(lambda: not sleeping(kernel), LIMIT)
+
+
+def sleeping(kernel):
+    """The commands that still run."""
+    children = kernel.process.children(recursive=True)
+    return [child for child in children if _name(child) == "sleep"]
+
+
+def _name(child):
+    try:
+        return child.name()
+    except psutil.NoSuchProcess:
+        return ""
+
+
+# -- the Python API -------------------------------------------------------------------------------
+
+
+def test_f41_a_program_stops_a_command_from_another_thread(tmp_path):
+    (tmp_path / "steps.sh").write_text("echo one\nsleep 600\n")
+    with acp.connect("demo", cwd=tmp_path, permissions="allow") as agent:
+        session = agent.new_session()
+        assert session.terminals == []
+        seen: list[Any] = []
+
+        def stop() -> None:
+            wait_until(lambda: session.terminals and "one" in session.terminals[0].output, LIMIT)
+            (terminal,) = session.terminals
+            seen.append((terminal.running, terminal.exit_code, repr(terminal)))
+            terminal.stop()
+
+        stopper = threading.Thread(target=stop)
+        stopper.start()
+        turn = session.prompt("run sh steps.sh")
+        stopper.join(LIMIT)
+        (terminal,) = session.terminals
+    assert turn.stop_reason == "end_turn"
+    assert seen[0][:2] == (True, None)
+    assert "running" in seen[0][2]
+    assert (terminal.running, terminal.exit_code, terminal.signal) == (False, None, "SIGTERM")
+    assert terminal.output == "one\n"
+    assert terminal.cwd == str(tmp_path)
+    assert terminal.argv == ["sh", "steps.sh"]
+    assert 0 < terminal.elapsed < 600
+    terminal.stop()
 
 
 # -- text for a terminal --------------------------------------------------------------------------
@@ -223,7 +316,7 @@ def test_f42_only_this_user_finds_and_enters_the_socket(steps):
         ("cut\x1b]0;never ended", "cut"),
     ],
 )
-def test_f42_only_the_line_being_written_is_driven(written, shown):
+def test_f53_only_the_line_being_written_is_driven(written, shown):
     data = written.encode()
     assert TerminalText().feed(data, final=True) == shown
     for size in (1, 2, 3):
@@ -232,7 +325,7 @@ def test_f42_only_the_line_being_written_is_driven(written, shown):
         assert "".join(pieces) + text.feed(b"", final=True) == shown
 
 
-def test_f42_what_never_ends_is_not_kept():
+def test_f53_what_never_ends_is_not_kept():
     text = TerminalText()
     for _ in range(100):
         text.feed(b"\x1b]0;" + b"x" * 10_000)
