@@ -768,7 +768,31 @@ def test_a_mode_is_named_as_the_session_named_it() -> None:
     assert isinstance(entry, NoticeEntry)
     assert entry.text == "mode: Ask"
     apply(reducer, "current_mode_update", currentModeId="b")
-    assert (entry.text, entry.count) == ("mode: b", 1)
+    assert (entry.text, entry.count) == ("mode: Ask → b (by the agent)", 1)
+    reducer.expect("mode", "a")
+    apply(reducer, "current_mode_update", currentModeId="a")
+    assert entry.text == "mode: b → Ask"
+
+
+def test_an_option_that_the_user_did_not_set_is_told_as_the_agents_change() -> None:
+    reducer, transcript = started()
+
+    def now(model: str, effort: str) -> list[dict[str, Any]]:
+        return [
+            {"id": "model", "name": "Model", "type": "select", "currentValue": model},
+            {"id": "effort", "name": "Effort", "type": "select", "currentValue": effort},
+        ]
+
+    apply(reducer, "config_option_update", configOptions=now("small", "low"))
+    (entry,) = transcript.entries()
+    assert isinstance(entry, NoticeEntry)
+    assert entry.text == "Model: small; Effort: low"
+    reducer.expect("model", "large")
+    apply(reducer, "config_option_update", configOptions=now("large", "high"))
+    assert entry.text == "Model: small → large; Effort: low → high"
+    reducer.expect_nothing()
+    apply(reducer, "config_option_update", configOptions=now("large", "low"))
+    assert entry.text == "Effort: high → low (by the agent)"
 
 
 def test_an_answer_without_modes_keeps_what_updates_said_before() -> None:

@@ -47,7 +47,7 @@ NAMES: dict[type[Entry], str] = {
     UnknownEntry: "unknown",
 }
 # What says nothing about what happened, and what would repeat other entries.
-LEFT_OUT = {"id", "turn", "revision", "numbered", "decoder", "shown_by", "key"}
+LEFT_OUT = {"id", "turn", "revision", "numbered", "decoder", "shown_by", "key", "meta"}
 
 
 def compact(value: Any) -> Any:

@@ -28,14 +28,18 @@ async def set_option(
     """See `Session.set_option`."""
     option = _find(options(reducer.transcript.info), ident, value)
     params = {"sessionId": session_id, **option.request(value)}
-    with trio.move_on_after(OPTION_LIMIT) as scope:
-        answer = await agent.request(option.method, params)
-    if scope.cancelled_caught:
-        raise AgentUnresponsive(
-            f"the agent did not answer {option.method} within {OPTION_LIMIT:.0f} s",
-            remedy="Try again; `%acp log` shows what was said.",
-        )
-    _take(reducer, option, value, answer)
+    reducer.expect(ident, value)
+    try:
+        with trio.move_on_after(OPTION_LIMIT) as scope:
+            answer = await agent.request(option.method, params)
+        if scope.cancelled_caught:
+            raise AgentUnresponsive(
+                f"the agent did not answer {option.method} within {OPTION_LIMIT:.0f} s",
+                remedy="Try again; `%acp log` shows what was said.",
+            )
+        _take(reducer, option, value, answer)
+    finally:
+        reducer.expect_nothing()
 
 
 def _find(known: list[Option], ident: str, value: str | bool) -> Option:

@@ -125,6 +125,8 @@ class Reducer:
         messages.tail = None
         if self.foreground is not None:
             self.foreground.take(update)
+        elif kind == "state_update":
+            self._reports.own_work(update)
         if type(kind) is str:
             turn = self.transcript.turn
             if turn.first_chunk is None and turn.running and kind in _ANSWER:
@@ -226,6 +228,14 @@ class Reducer:
             self._reports.commands(state.commands)
 
     # -- what the client did ----------------------------------------------------------------
+
+    def expect(self, option: str, value: str | bool) -> None:
+        """The user is setting an option: its change is not the agent's idea."""
+        self._reports.expected = option, value
+
+    def expect_nothing(self) -> None:
+        """The option is set, or was refused."""
+        self._reports.expected = None
 
     def set_model(self, model: str) -> None:
         """The agent took a model (of the older kind, which it does not report itself)."""
@@ -401,6 +411,7 @@ class _Replay:
         self.transcript.info = real.info
         self.count = 0
         self._reducer = Reducer(self.transcript, version)
+        self._reducer._reports.replaying = True
 
     def apply(self, update: Dict, now: float) -> None:
         self.count += update.get("sessionUpdate") != "state_update"  # how things are, not were

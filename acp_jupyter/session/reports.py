@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ..protocol.dialects import config_options, dicts, identifier
-from ..protocol.v2 import background
+from ..protocol.v2 import IDLE, NO_REASON, background, ended
 from .messages import add_part, parts
 from .transcript import (
     KEPT_RAW,
@@ -54,10 +54,16 @@ class Reports:
 
     Args:
         transcript: the state to write.
+
+    Attributes:
+        expected: the option that the user is setting, and to what.
+        replaying: it is a history: who changed what then is not known.
     """
 
     def __init__(self, transcript: Transcript) -> None:
         self.transcript = transcript
+        self.expected: tuple[str, str | bool] | None = None
+        self.replaying = False
         self.handlers: dict[str, Callable[[Dict], bool]] = {
             "plan": self._plan,
             "plan_update": self._plan_update,
@@ -153,9 +159,12 @@ class Reports:
         if mode is None:
             return False
         info = self.transcript.info
-        if info.current_mode != mode:
+        before = info.current_mode
+        if before != mode:
             info.current_mode = mode
-            self._tell("mode", f"mode: {_name_of(info.modes, 'id', mode)}")
+            name = _change(_name_of(info.modes, "id", before), _name_of(info.modes, "id", mode))
+            asked = self.expected is not None and self.expected[1] == mode
+            self._tell("mode", f"mode: {name}{self._by_agent(before, asked)}")
         return True
 
     def _config_options(self, update: Dict) -> bool:
@@ -164,14 +173,25 @@ class Reports:
         info = self.transcript.info
         before = {str(old.get("id")): old.get("currentValue") for old in info.config_options}
         info.config_options = config_options(update["configOptions"])
-        changed = [
-            f"{option.get('name') or option.get('id')}: {option.get('currentValue')}"
+        changed = {
+            str(option.get("id")): option
             for option in info.config_options
             if before.get(str(option.get("id")), _ABSENT) != option.get("currentValue")
-        ]
+        }
         if changed:
-            self._tell("options", "; ".join(changed))
+            texts = [
+                f"{option.get('name') or ident}: "
+                f"{_change(before.get(ident), option.get('currentValue'))}"
+                for ident, option in changed.items()
+            ]
+            asked = self.expected is not None and self.expected[0] in changed
+            known = next((before[ident] for ident in changed if ident in before), None)
+            self._tell("options", "; ".join(texts) + self._by_agent(known, asked))
         return True
+
+    def _by_agent(self, before: Any, asked: bool) -> str:
+        """Says so where something was changed that the user had not asked for."""
+        return "" if before is None or asked or self.replaying else " (by the agent)"
 
     def _session_info(self, update: Dict) -> bool:
         info = self.transcript.info
@@ -208,6 +228,22 @@ class Reports:
         self.transcript.info.state = state
         self.transcript.info.background = background(update)
         return state in STATES
+
+    def own_work(self, update: Dict) -> None:
+        """Say how work ended that no prompt had begun, unless it just did."""
+        end = ended(update)
+        before = self.transcript.info.state
+        quiet = end.stop_reason in (NO_REASON, "end_turn", "cancelled")
+        if update.get("state") != IDLE or before in (None, IDLE) or quiet:
+            return
+        message = end.error.get("message") if end.error is not None else None
+        self.notice(
+            "own-work",
+            f"The agent's own work ended: {end.stop_reason}",
+            level="error" if end.stop_reason == "error" else "warning",
+            detail=message[:RAW_TEXT] if type(message) is str else "",
+            source="agent",
+        )
 
     # -- notices ----------------------------------------------------------------------------
 
@@ -378,7 +414,11 @@ class Reports:
         transcript.touch(entry)
 
 
-def _name_of(items: list[Dict], key: str, ident: str) -> str:
+def _change(before: Any, now: Any) -> str:
+    return f"{now}" if before is None else f"{before} → {now}"
+
+
+def _name_of(items: list[Dict], key: str, ident: str | None) -> str | None:
     for item in items:
         if item.get(key) == ident and type(item.get("name")) is str:
             name: str = item["name"]
