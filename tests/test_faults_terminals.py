@@ -26,6 +26,8 @@ from acp_jupyter.rendering.terminal_text import TerminalText
 from acp_jupyter.services.roots import Roots
 from acp_jupyter.services.terminals import SHOWN_LIMIT, TerminalService
 from tests.conftest import alive, wait_until
+from tests.kernel_client import open_kernel
+from tests.test_faults_permission import button, click, widgets
 
 PYTHON = sys.executable
 
@@ -363,3 +365,31 @@ async def test_f40_who_follows_slowly_is_told_what_is_missing(tmp_path):
         assert service.views[0].stop() is False
         assert signal.Signals.SIGTERM.name not in str(service.views[0].exit_status())
         await service.aclose()
+
+
+# -- buttons --------------------------------------------------------------------------------------
+
+
+def test_a_widget_beside_a_running_command_stops_it(tmp_path, script):
+    def run_two(agent):
+        for seconds in ("600", "0"):
+            made = agent.ask("terminal/create", command="sleep", args=[seconds])
+            ident = {"terminalId": made["result"]["terminalId"]}
+            agent.ask("terminal/wait_for_exit", **ident)
+            agent.ask("terminal/release", **ident)
+
+    (home := tmp_path / "home").mkdir()
+    with open_kernel(home, by_server=True) as kernel:
+        made = script(prompt=run_two)
+        kernel.run("%acp permissions allow").ok()
+        kernel.connect(made)
+        cell = kernel.start("go")
+        click(kernel, button(cell, "Stop sleep 600"))
+        cell.finish(LIMIT).ok()
+    first, second = made.notes("terminal/wait_for_exit")
+    assert first["result"] == {"exitCode": None, "signal": "SIGTERM"}
+    assert second["result"] == {"exitCode": 0, "signal": None}
+    assert widgets(cell, "ButtonModel")[0][0] == "Stop sleep 600"
+    shown = [cell.displays[name] for name in cell.displays if name.endswith(".controls")]
+    assert shown
+    assert all(bundle == {"text/html": "", "text/plain": ""} for bundle in shown)

@@ -54,6 +54,11 @@ def no_extras(_entry: Entry) -> Bundle:
     return {}
 
 
+def nothing_beside(_entry: Entry) -> Bundle | None:
+    """The default for `Output`: an entry has one output."""
+    return None
+
+
 class Output:
     """Publishes the entries of one turn.
 
@@ -65,6 +70,7 @@ class Output:
         base: the notebook's folder, where that is not ``cwd``.
         terminals: the session's terminals.
         extras: further MIME types for an entry (a widget's view while a question is open).
+        beside: an output below an entry's, once it has one (controls while a command runs).
     """
 
     def __init__(
@@ -77,6 +83,7 @@ class Output:
         terminals: Mapping[str, TerminalState],
         base: str = "",
         extras: Callable[[Entry], Bundle] = no_extras,
+        beside: Callable[[Entry], Bundle | None] = nothing_beside,
         only_questions: bool = False,
     ) -> None:
         self._sink = sink
@@ -86,6 +93,7 @@ class Output:
         self._base = base
         self._terminals = terminals
         self._extras = extras
+        self._beside = beside
         self._only_questions = only_questions
         self._row = Row(self._publish_output)
         self._messages: dict[Entry, list[_Part]] = {}
@@ -136,6 +144,9 @@ class Output:
             apart=isinstance(entry, CellsEntry),
             data=record,
         )
+        controls = self._beside(entry)
+        if controls is not None:
+            self._row.put(f"{entry.id}.controls", controls, apart=True)
 
     def _show_failure(self, entry: Entry, error: Exception) -> None:
         if entry in self._failed:

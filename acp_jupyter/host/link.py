@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..client.client import Client
     from ..client.session import Session
     from ..connection.portal import PortalFuture
+    from ..display import Bundle
     from ..display.output import Output
     from ..display.pump import Pump
     from ..questions.widget import WidgetAsker
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ..services.policy import Policy
     from ..services.workspace.snapshot import Snapshot
     from ..session.attachments import Prompt
-    from ..session.transcript import Turn
+    from ..session.transcript import Entry, Turn
     from .host import Host
     from .login import Login
     from .sessions import LinkSessions
@@ -601,6 +602,7 @@ class Link:
     def _on_session(self, agent: Agent, session: Session) -> None:
         from ..display.pump import Pump
         from .banner import connected
+        from .changed_files import watch
 
         assert self.client is not None
         assert self._cell is not None
@@ -610,6 +612,7 @@ class Link:
             self._cell.show(connected(agent, session))
         self._shown = {prefix: shown for prefix, shown in self._shown.items() if shown.agent.alive}
         session.reducer.proposes_cells = self._host.settings.propose_cells
+        watch(self._host, agent, session)
         pump = Pump(session)
         self._shown[session.display_prefix] = _Shown(agent, pump, self._cell)
         pump.begin(session.transcript.turn, self._output(self._cell, session, None))
@@ -636,8 +639,27 @@ class Link:
             base=self._host.cwd,
             terminals=session.transcript.terminals,
             extras=widgets.extras if widgets is not None else no_extras,
+            beside=self._stop_buttons(cell, session),
             only_questions=self._quiet if show is None else not show,
         )
+
+    def _stop_buttons(
+        self, cell: CellContext, session: Session
+    ) -> Callable[[Entry], Bundle | None]:
+        from ..display.output import nothing_beside
+        from ..questions.stopping import StopButtons
+
+        host = self._host
+        if host.tap is None or "widgets" not in cell.frontend.ask:
+            return nothing_beside
+        return StopButtons(
+            host.tap,
+            host.portal.run_soon,
+            cell.context,
+            terminals=session.transcript.terminals,
+            stop=session.terminals.stop,
+            unwanted=lambda: host.live is not None and host.live.listening,
+        ).beside
 
     def _askers(
         self, cell: CellContext, session: Session

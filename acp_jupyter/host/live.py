@@ -178,6 +178,11 @@ class Live:
             raise UsageError("nothing was asked about documents")
         self._documents.take(page.comm_id, request)
 
+    @property
+    def listening(self) -> bool:
+        """Whether a page with the extension is connected."""
+        return any(page.greeted for page in list(self._pages.values()))
+
     # -- messages of pages ---------------------------------------------------------------------
 
     def _on_open(self, comm_id: str) -> None:

@@ -268,6 +268,10 @@ class TerminalService:
             for terminal in terminals:
                 await terminal.exited.wait()
 
+    def stop(self, terminal_id: str) -> bool:
+        """The user ends a command; whether it ran."""
+        return any(view.stop() for view in self._views if view.terminal_id == terminal_id)
+
     async def aclose(self) -> None:
         """End all commands, at once; nothing starts any more."""
         self._closed = True
