@@ -138,6 +138,23 @@ def test_an_agent_that_cannot_be_started_says_why_and_leaves_nothing_behind(
     wait_until(lambda: threading.active_count() <= before + 1)  # trio keeps one idle worker
 
 
+def test_an_agent_works_in_the_roots_that_it_was_given_and_no_others(
+    tmp_path: Path, workspace: Path
+) -> None:
+    for name in ("more", "outside"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file.txt").write_text(f"text of {name}")
+    more = str((tmp_path / "more").resolve())
+    with acp.connect(DEMO, cwd=workspace, permissions="allow", roots=[more]) as agent:
+        session = agent.new_session()
+        assert session.roots == [session.cwd, more]
+        assert "12 characters" in session.prompt(f"read {more}/file.txt").text
+        refused = session.prompt(f"read {tmp_path}/outside/file.txt").text
+        assert "outside the session's roots" in refused
+    with pytest.raises(UsageError, match="nowhere is no directory"):
+        acp.connect(DEMO, cwd=workspace, roots=["nowhere"])
+
+
 def test_a_directory_that_is_none_is_refused(tmp_path: Path, agent: acp.Agent) -> None:
     with pytest.raises(UsageError, match="no directory"):
         acp.connect("demo", cwd=tmp_path / "missing")

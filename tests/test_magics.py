@@ -115,6 +115,9 @@ def test_the_state_without_an_agent_says_how_to_connect(acp: Acp) -> None:
         ("state now", "takes no arguments"),
         ("permissions perhaps", "ask, deny, allow"),
         ("permissions ask deny", "takes one word"),
+        ("roots add", "takes add or remove, and a directory"),
+        ("roots add nowhere", "nowhere is no directory"),
+        ("roots remove .", "none of the directories that were added"),
         ("log all", "takes a number"),
         ("log 1 2", "takes a number"),
         ("log -1", "takes a number"),
@@ -133,6 +136,22 @@ def test_every_command_has_a_help_that_names_it(acp: Acp) -> None:
         own = acp(f"help {name}")
         assert len(own.strip().splitlines()) == 1
         assert own.strip() in text
+
+
+def test_roots_are_added_before_and_after_the_connect_and_removed_again(acp: Acp) -> None:
+    for name in ("more", "third"):
+        Path("..", name).mkdir()
+    own, more, third = (os.path.realpath(name) for name in (".", "../more", "../third"))
+    assert acp("roots").split() == [own]
+    assert acp("roots add ../more").splitlines() == [own, f"{more}  (added)"]
+    acp("connect demo")
+    session = acp.host.link().session
+    assert session is not None
+    assert session.roots.paths == (own, more)
+    assert acp("roots add ../third").splitlines()[1:] == [f"{more}  (added)", f"{third}  (added)"]
+    assert session.roots.paths == (own, more, third)
+    assert acp("roots remove ../more").splitlines() == [own, f"{third}  (added)"]
+    assert session.roots.paths == (own, third)
 
 
 def test_connect_shows_the_banner_and_the_state(acp: Acp) -> None:
