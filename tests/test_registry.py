@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,7 @@ def test_the_snapshot_keeps_the_rules_and_no_name_means_two_agents() -> None:
         "opencode": "opencode",
         "goose": "goose",
     }.items():
+        assert from_name(short, {}).name == short  # as the user calls it
         found = from_name(short, {}).registry
         assert found is not None
         assert found.id == ident
@@ -534,6 +536,18 @@ def test_a_download_with_a_fault_leaves_nothing_behind(server: RegistryServer, f
     with pytest.raises(error):
         installed(agent)
     assert left() == ["tester"]
+
+
+def test_what_a_killed_download_left_is_removed_by_the_next_one(server: RegistryServer) -> None:
+    agent = parse_agent(entry(distribution=binary(server.add("agent", b"program"))))
+    folder = data_folder() / binaries.AGENTS / "tester"
+    for name, age in ((".new-killed", 2 * binaries.KILLED_AFTER), (".new-running", 60)):
+        (folder / name / "agent").mkdir(parents=True)
+        at = time.time() - age
+        os.utime(folder / name, (at, at))
+    installed(agent)
+    assert not (folder / ".new-killed").exists()
+    assert (folder / ".new-running").exists()
 
 
 def test_python_runs_beside_itself() -> None:

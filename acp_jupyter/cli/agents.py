@@ -69,7 +69,8 @@ def _one(name: str, settings: Any, listed: list[Any], *, as_json: bool) -> int:
     from ..services.agents import from_name
     from ..services.registry.listing import facts_of
 
-    ident = from_name(name, settings.agents, settings.registry).name
+    spec = from_name(name, settings.agents, settings.registry)
+    ident = spec.registry.id if spec.registry is not None else name
     agent = next(each for each in listed if each.id == ident)
     if as_json:
         print(json.dumps(agent.as_json(), indent=1))

@@ -81,8 +81,8 @@ class Installing:
         return replace(spec, argv=argv, env={**launch.env, **spec.env}, registry=None), limit
 
     def _allowed(self, launch: Launch, spec: AgentSpec) -> bool:
-        named = self._host.settings.allow_agents
-        if spec.unasked or launch.agent.id in named or ALL in named:
+        named = {ALL, launch.agent.id, spec.name}
+        if spec.unasked or not named.isdisjoint(self._host.settings.allow_agents):
             return True
         return self._consents.allowed(launch)
 

@@ -169,7 +169,7 @@ def from_name(name: str, configured: Mapping[str, object], registry: str = "") -
     known = catalogue.load(registry)
     agent = known.find(name)
     if agent is not None:
-        return AgentSpec(agent.id, (), registry=agent)
+        return AgentSpec(name, (), registry=agent)
     names = known_names(configured)
     close = difflib.get_close_matches(name, [*names, *known.names()], n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(close)}? " if close else ""

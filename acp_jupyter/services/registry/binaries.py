@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,12 @@ from .places import data_folder, make_private
 from .unpacking import BOUNDS, Bounds, kind_of, program_in, unpack
 
 AGENTS: Final = "agents"
+
+NEW: Final = ".new-"
+"""With which the name of a folder begins that is not complete."""
+
+KILLED_AFTER: Final = 24 * 3600.0
+"""Seconds after which such a folder is nobody's: a download has much less time."""
 
 
 class WrongChecksum(UsageError):
@@ -73,7 +80,8 @@ def install(
     try:
         for folder in (data_folder(), data_folder() / AGENTS, place.parent):
             make_private(folder)
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=".new-") as made:
+        _sweep(place.parent)
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=NEW) as made:
             archive, folder = Path(made, "archive"), Path(made, "agent")
             with archive.open("wb") as target:
                 digest = download(binary.url, target, limit=bounds.sent, stopped=stopped)
@@ -92,6 +100,13 @@ def install(
             f"{agent.id} cannot be kept in {place}: {error.strerror}",
             remedy="Look whether there is room, and whether the folder is yours.",
         ) from error
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a download left that was killed; one that still runs is younger."""
+    for left in folder.glob(f"{NEW}*"):
+        if time.time() - left.stat().st_mtime > KILLED_AFTER:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _keep(folder: Path, place: Path) -> None:
