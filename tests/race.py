@@ -25,7 +25,8 @@ import trio
 
 from acp_jupyter.errors import Refusal
 from acp_jupyter.services import roots as roots_module
-from acp_jupyter.services.files import FileService, LocalFiles
+from acp_jupyter.services.files import FileService
+from acp_jupyter.services.local_files import LocalFiles
 from acp_jupyter.services.roots import Roots, openat2, walk
 from acp_jupyter.services.terminals import TerminalService
 from tests.swapper import swapping

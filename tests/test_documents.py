@@ -10,7 +10,8 @@ import pytest
 
 from acp_jupyter.errors import ErrorCode, Refusal
 from acp_jupyter.services.documents import NotebookFiles
-from acp_jupyter.services.files import Changed, FileService, LocalFiles
+from acp_jupyter.services.files import Changed, FileService
+from acp_jupyter.services.local_files import LocalFiles
 from acp_jupyter.services.notebooks import as_text, checked, proposal
 from acp_jupyter.services.roots import Roots
 

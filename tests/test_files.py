@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from acp_jupyter.errors import ErrorCode, Refusal
-from acp_jupyter.services import files as files_module
+from acp_jupyter.services import local_files as files_module
 from acp_jupyter.services.files import (
     ABSENT,
     REMEMBERED,
@@ -24,10 +24,10 @@ from acp_jupyter.services.files import (
     FileAccess,
     FileEvent,
     FileService,
-    LocalFiles,
     Version,
     read_window,
 )
+from acp_jupyter.services.local_files import LocalFiles
 from acp_jupyter.services.protected import is_protected
 from acp_jupyter.services.roots import Roots
 

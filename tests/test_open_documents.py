@@ -15,7 +15,8 @@ import trio.testing
 from acp_jupyter.errors import ErrorCode, Refusal, UsageError
 from acp_jupyter.host import live_documents
 from acp_jupyter.host.live_documents import PageDocuments
-from acp_jupyter.services.files import Changed, FileService, LocalFiles, NotText
+from acp_jupyter.services.files import Changed, FileService, NotText
+from acp_jupyter.services.local_files import LocalFiles
 from acp_jupyter.services.open_documents import EditOutcome, OpenDocument, OpenDocumentFiles
 from acp_jupyter.services.roots import Roots
 

@@ -30,7 +30,8 @@ from ..protocol import recording as recording_form
 from ..rendering import diff
 from ..services.decisions import Record
 from ..services.elicitation import Elicitations
-from ..services.files import FileEvent, FileService, LocalFiles
+from ..services.files import FileEvent, FileService
+from ..services.local_files import LocalFiles
 from ..services.permissions import Permissions
 from ..services.recording import Connection as Recording
 from ..services.replay import Replay

@@ -32,8 +32,9 @@ import trio
 
 from ..errors import Refusal
 from .contents import ContentsFiles, modified_ns
-from .files import Content, FileBackend, LocalFiles, Version
+from .files import Content, FileBackend, Version
 from .jupyter_server import JupyterServer, Unreachable
+from .local_files import LocalFiles
 from .roots import Located, Roots
 
 __all__ = ["RoutedFiles", "ServedDirectories"]

@@ -14,9 +14,10 @@ from tempfile import TemporaryDirectory
 
 import trio
 
-from acp_jupyter.services.files import FileService, LocalFiles
+from acp_jupyter.services.files import FileService
 from acp_jupyter.services.files_routed import RoutedFiles, ServedDirectories
 from acp_jupyter.services.jupyter_server import JupyterServer
+from acp_jupyter.services.local_files import LocalFiles
 from acp_jupyter.services.roots import Roots
 from tests.bench.goals import Row, median_ratio
 from tests.browser.server import JupyterServer as TestServer
