@@ -109,6 +109,7 @@ def _complete(host: Host, before: str) -> Completion | None:
         agents=host.settings.agents,
         commands=session.transcript.info.commands if session is not None else [],
         mentions=host.complete,
+        typed=host.link().typed,
     )
     return found.shifted(start) if found is not None else None
 

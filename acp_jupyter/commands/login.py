@@ -18,12 +18,12 @@ class LoginCommands(Commands):
                 remedy="Without one, you are asked which.",
             )
         link = self._link
-        if not link.call(self._cell(), link.login, *(arguments or [""])):
+        if not link.call(self._cell(), link.logins.log_in, *(arguments or [""])):
             self._say("The agent did not want you to log in.")
 
     def _do_logout(self, arguments: list[str]) -> None:
         """%acp logout: have the agent forget who you are."""
         no_arguments("logout", arguments)
         link = self._link
-        link.call(self._cell(), link.logout)
+        link.call(self._cell(), link.logins.log_out)
         self._say("Logged out. New sessions, and prompts, may want you to log in again.")

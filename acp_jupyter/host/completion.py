@@ -5,13 +5,17 @@ A prompt itself is prose: nothing of Python is offered in it.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..magics import commands as acp_commands
 from ..services.agents import known_names
+
+if TYPE_CHECKING:
+    from .typed import Typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ def complete(
     agents: Mapping[str, object],
     commands: Sequence[Mapping[str, Any]],
     mentions: Callable[[str], tuple[int, list[str]]] = _none,
+    typed: Typed | None = None,
 ) -> Completion | None:
     """What fits at the cursor; ``None`` where Python's own completion is meant.
 
@@ -59,13 +64,14 @@ def complete(
         agents: configured agents.
         commands: the agent's slash commands, ``{"name", "description"}``.
         mentions: completes a mention at the end of a text (`Host.complete`).
+        typed: knows what the agent offers, for the words of ``%acp``.
     """
     if code.lstrip().startswith("%%python"):
         return None
     before = code[:cursor]
     line = before[before.rfind("\n") + 1 :]
     if line.startswith("%acp "):
-        return _acp(line, cursor, agents)
+        return _acp(line, cursor, agents, typed)
     if line.startswith("%") and " " not in line:
         names = [f"%{name}" for name in line_magics]
         if line == before:
@@ -80,10 +86,16 @@ def complete(
     return _completion(start, cursor, matches, "mention") if matches else Completion(cursor)
 
 
-def _acp(line: str, cursor: int, agents: Mapping[str, object]) -> Completion:
+def _acp(line: str, cursor: int, agents: Mapping[str, object], typed: Typed | None) -> Completion:
     words = line.split(" ")
     if len(words) == 2:
-        return _matching(words[1], cursor, [c for c in acp_commands() if c != "state"], "command")
+        names = [name for name in acp_commands() if name != "state"]
+        if typed is not None:
+            names = [name for name in names if not typed.hides(name)]
+        return _matching(words[1], cursor, names, "command")
+    found = typed.words(words[1:-1]) if typed is not None else None
+    if found is not None:
+        return _matching(words[-1], cursor, [shlex.quote(word) for word in found], "option")
     if words[1] == "agents" and len(words) == 3:
         return _matching(words[-1], cursor, ["update", *_registered()], "agent")
     if words[1] == "connect" and "--" not in words[2:-1]:

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from ..session.attachments import Prompt
     from ..session.transcript import Entry, Turn
     from .host import Host
-    from .login import Login
+    from .login import Logins
     from .sessions import LinkSessions
+    from .typed import Typed
 
 T = TypeVar("T")
 
@@ -89,8 +90,6 @@ class Link:
         self._jobs: list[PortalFuture[Any]] = []
         self._cell: CellContext | None = None
         self._place: tuple[str, ...] = ()
-        self._login: Login | None = None
-        self._refused: tuple[AgentSpec, str] | None = None
 
     # -- from the surface's threads ------------------------------------------------------------
 
@@ -230,91 +229,31 @@ class Link:
         if spec.registry is not None:
             install = self._host.installing.ready
             spec, limit = await install(cell, spec, limit, label=self.label)
-        login = self._logging_in(cell)
-        self._refused = None
-        try:
-            session = await self._started(
-                cell,
-                self.client.connect(spec, cwd, limit=limit, session_id=session_id, login=login),
-            )
-        except AuthenticationRequired:
-            self._refused = spec, cwd
-            raise
+        return await self.starting(
+            cell, self.logins.connect(self.client, cell, spec, cwd, limit, session_id)
+        )
+
+    async def starting(self, cell: CellContext, starting: Awaitable[Session]) -> Session:
+        """Wait until a session is open, and for what its agent says right after that."""
+        self._cell = cell
+        # The time that the user takes to log in is not the agent's.
+        session = await _started(cell, starting, lambda: not self.logins.asking)
         await self._settle()
         return session
 
-    def _logging_in(self, cell: CellContext, wanted: str = "") -> Login:
-        from .login import Login
+    @cached_property
+    def logins(self) -> Logins:
+        """Who the agent takes the user for."""
+        from .login import Logins
 
-        self._login = Login(self._host, cell, wanted)
-        return self._login
+        return Logins(self._host, self)
 
-    async def _started(self, cell: CellContext, starting: Awaitable[T]) -> T:
-        """Wait for an agent to get ready, see `_started`; the user's own time does not count."""
-        return await _started(cell, starting, lambda: self._login is None or not self._login.asking)
+    @cached_property
+    def typed(self) -> Typed:
+        """What the words of ``%acp`` complete to."""
+        from .typed import Typed
 
-    async def login(self, cell: CellContext, method: str) -> bool:
-        """Log in to the agent that is connected, or to the one that could not be without.
-
-        Args:
-            cell: that runs.
-            method: id or name of the way to; empty to be asked.
-
-        Returns:
-            Whether the user had to.
-
-        Raises:
-            UsageError: there is no such agent or way.
-            ACPError: it failed.
-        """
-        assert self.client is not None
-        agent, login = self.agent, self._logging_in(cell, method)
-        if agent is None or not agent.alive:
-            spec, cwd = self._refused or (
-                (agent.spec, agent.cwd)
-                if agent is not None
-                else (self._host.default_agent(), self.cwd)
-            )
-            self._cell = cell
-            limit = _start_limit(cell)
-            await self._started(cell, self.client.connect(spec, cwd, limit=limit, login=login))
-            self._refused = None
-            await self._settle()
-            return login.used
-        await self._log_in(cell, agent, login, None)
-        return True
-
-    async def _log_in(
-        self,
-        cell: CellContext,
-        agent: Agent,
-        login: Login,
-        error: AuthenticationRequired | None,
-    ) -> None:
-        """Log in to a connected agent; where that takes a new process, its session is reopened."""
-        again = await login(agent, error)
-        if again is not None:
-            current = self.session
-            reopens = current is not None and agent.lifecycle.reopens
-            ident = current.session_id if current is not None and reopens else None
-            cwd = agent.cwd if current is None else current.cwd
-            await self.connect(cell, again, cwd, ident)
-
-    async def logout(self, _cell: CellContext) -> None:
-        """Log out.
-
-        Raises:
-            UsageError: no agent is connected, or it does not know how.
-            ACPError: it failed.
-        """
-        if self.agent is None or not self.agent.alive:
-            raise UsageError("no agent is connected", remedy="Run `%acp connect` first.")
-        if not self.agent.offers("logout"):  # C9
-            raise UsageError(
-                f"agent {self.agent.spec.name!r} cannot log out",
-                remedy="It does not advertise logout; use its own command line.",
-            )
-        await self.agent.request("logout", {})
+        return Typed(self)
 
     async def restart(self, cell: CellContext) -> Session:
         """Start the current agent anew, or the one named by the settings."""
@@ -503,7 +442,7 @@ class Link:
             except AuthenticationRequired as error:
                 if self.agent is None or not self.agent.alive:
                     raise
-                await self._log_in(cell, self.agent, self._logging_in(cell), error)
+                await self.logins.after(error, cell, self.agent)
                 session = await self.client.session(limit=_start_limit(cell))
                 turn = await self.prompt_in(cell, session, prompt, limits)
             while self.queue:

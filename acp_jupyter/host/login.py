@@ -27,9 +27,15 @@ from .confirming import confirm
 
 if TYPE_CHECKING:
     from ..client.agent import Agent
+    from ..client.client import Client
+    from ..client.session import Session
     from ..services.agents import AgentSpec
     from .cell import CellContext
     from .host import Host
+    from .link import Link
+
+START_LIMIT: Final = 60.0
+"""Seconds an agent has to get ready where nobody can interrupt, see `link`."""
 
 WIDTH: Final = 100
 """Characters shown of the name of a method."""
@@ -207,6 +213,106 @@ class Login:
         if not done:
             raise _not_logged_in(agent, None, "you did not log in")
         return agent.spec
+
+
+class Logins:
+    """Logging in and out of the agents of a link.
+
+    Args:
+        host: of the notebook.
+        link: whose agents they are.
+    """
+
+    def __init__(self, host: Host, link: Link) -> None:
+        self._host = host
+        self._link = link
+        self._login: Login | None = None
+        self._refused: tuple[AgentSpec, str] | None = None
+
+    @property
+    def asking(self) -> bool:
+        """Whether a login is going on."""
+        return self._login is not None and self._login.asking
+
+    async def connect(
+        self,
+        client: Client,
+        cell: CellContext,
+        spec: AgentSpec,
+        cwd: str,
+        limit: float | None,
+        session_id: str | None = None,
+        wanted: str = "",
+    ) -> Session:
+        """`Client.connect` where the user may log in; an agent that wants it in vain is kept."""
+        self._login = login = Login(self._host, cell, wanted)
+        self._refused = None
+        try:
+            return await client.connect(spec, cwd, limit=limit, session_id=session_id, login=login)
+        except AuthenticationRequired:
+            self._refused = spec, cwd
+            raise
+
+    async def log_in(self, cell: CellContext, method: str) -> bool:
+        """Log in to the agent that is connected, or to the one that could not be without.
+
+        Args:
+            cell: that runs.
+            method: id or name of the way to; empty to be asked.
+
+        Returns:
+            Whether the agent wanted it.
+
+        Raises:
+            UsageError: there is no such agent or way.
+            ACPError: it failed.
+        """
+        link = self._link
+        agent = link.agent
+        if agent is not None and agent.alive:
+            await self._with(Login(self._host, cell, method), cell, agent, None)
+            return True
+        assert link.client is not None
+        last = None if agent is None else (agent.spec, agent.cwd)
+        spec, cwd = self._refused or last or (self._host.default_agent(), link.cwd)
+        limit = None if cell.attended else START_LIMIT
+        await link.starting(cell, self.connect(link.client, cell, spec, cwd, limit, wanted=method))
+        return self._login is not None and self._login.used
+
+    async def after(self, error: AuthenticationRequired, cell: CellContext, agent: Agent) -> None:
+        """Log in where a connected agent wants it all at once."""
+        await self._with(Login(self._host, cell), cell, agent, error)
+
+    async def _with(
+        self, login: Login, cell: CellContext, agent: Agent, error: AuthenticationRequired | None
+    ) -> None:
+        """Log in to a connected agent; where that takes a new process, its session is reopened."""
+        self._login = login
+        again = await login(agent, error)
+        if again is None:
+            return
+        current = self._link.session
+        reopens = current is not None and agent.lifecycle.reopens
+        ident = current.session_id if current is not None and reopens else None
+        cwd = agent.cwd if current is None else current.cwd
+        await self._link.connect(cell, again, cwd, ident)
+
+    async def log_out(self, _cell: CellContext) -> None:
+        """Log out.
+
+        Raises:
+            UsageError: no agent is connected, or it does not know how.
+            ACPError: it failed.
+        """
+        agent = self._link.agent
+        if agent is None or not agent.alive:
+            raise UsageError("no agent is connected", remedy="Run `%acp connect` first.")
+        if not agent.offers("logout"):  # C9
+            raise UsageError(
+                f"agent {agent.spec.name!r} cannot log out",
+                remedy="It does not advertise logout; use its own command line.",
+            )
+        await agent.request("logout", {})
 
 
 def terminal_command(agent: Agent, method: AuthMethod) -> str:

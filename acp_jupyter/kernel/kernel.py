@@ -271,6 +271,7 @@ class ACPKernel(IPythonKernel):
             agents=self.host.settings.agents,
             commands=session.transcript.info.commands if session is not None else [],
             mentions=self.host.complete,
+            typed=self.host.link().typed,
         )
 
     async def do_complete(self, code: str, cursor_pos: int) -> dict[str, Any]:
