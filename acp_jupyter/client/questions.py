@@ -88,7 +88,7 @@ class Questions:
         self._consented: list[str] = []
         self.decisions: deque[Record] = deque(maxlen=DECISIONS)
 
-    def begin_turn(self) -> None:
+    def forget_consents(self) -> None:
         """A consent holds in its turn only."""
         self._consented.clear()
 

@@ -290,7 +290,7 @@ class Session:
             await self.changed.begin(self.roots.paths)
         self._set_limits(limits)
         turn = self.reducer.start_turn(list(blocks), trio.current_time())
-        self.questions.begin_turn()
+        self.questions.forget_consents()
         if self.recording is not None:
             self.recording.begin_turn()
         self._begun.clear()
@@ -324,6 +324,7 @@ class Session:
             self._ended_at = trio.current_time()
             self.on_news()
             self._cancel_questions()
+            self.questions.forget_consents()  # what follows takes a moment
             if not answered:  # whoever waited for the turn gave up on it
                 if self.recording is not None:
                     self.recording.stop(session=self.session_id, how="cancel")
