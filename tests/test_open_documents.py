@@ -56,16 +56,24 @@ class Pages:
     def __init__(self, *pages: Page) -> None:
         self.writing = trio.Lock()
         self.pages = {str(number): page for number, page in enumerate(pages)}
+        self.elsewhere: Page | None = None
+        self.joined: list[str] = []
         self.on_edit: Callable[[], object] = lambda: None
 
     async def find(self, path: str) -> Sequence[OpenDocument]:
         await trio.lowlevel.checkpoint()
-        found = [(name, page) for name, page in self.pages.items() if page.path == path]
+        known = self.pages.items()
+        found = [(name, page) for name, page in known if page.path == path]
         return [page.document(name) for name, page in found]
+
+    async def join(self, path: str) -> OpenDocument | None:
+        await trio.lowlevel.checkpoint()
+        self.joined.append(path)
+        return None if self.elsewhere is None else self.elsewhere.document("elsewhere")
 
     async def edit(self, document: OpenDocument, text: str) -> EditOutcome:
         await trio.lowlevel.checkpoint()
-        page = self.pages[document.page]
+        page = self._page(document)
         page.told.append(("edit", text))
         if page.outcome == "made":
             page.before, page.text = page.text, text
@@ -74,7 +82,7 @@ class Pages:
 
     async def settle(self, document: OpenDocument, *, saved: bool) -> None:
         await trio.lowlevel.checkpoint()
-        page = self.pages[document.page]
+        page = self._page(document)
         page.told.append(("settle", saved))
         if saved:
             page.dirty = False
@@ -83,7 +91,12 @@ class Pages:
 
     async def reload(self, document: OpenDocument) -> None:
         await trio.lowlevel.checkpoint()
-        self.pages[document.page].told.append("reload")
+        self._page(document).told.append("reload")
+
+    def _page(self, document: OpenDocument) -> Page:
+        page = self.elsewhere if document.page == "elsewhere" else self.pages[document.page]
+        assert page is not None
+        return page
 
 
 def service(tmp_path: Path, *pages: Page) -> tuple[FileService, Pages]:
@@ -327,6 +340,38 @@ async def test_a_shared_document_is_written_by_its_server(tmp_path: Path) -> Non
     assert path.read_bytes() == b"theirs\r\n"
 
 
+async def test_a_shared_document_that_only_others_have_open_is_joined_for_a_write(
+    tmp_path: Path,
+) -> None:
+    path = made(tmp_path, "one")
+    files, documents = service(tmp_path)
+    elsewhere = documents.elsewhere = Page(path, shared=True)
+    documents.on_edit = lambda: path.write_bytes(elsewhere.text.encode())
+    await write(files, path, "two")  # there is nothing in it that is not in the file
+    assert await read(files, path) == "two"
+    elsewhere.text = "two and hers"
+    with pytest.raises(Changed, match="newer than what was seen"):
+        await write(files, path, "three")
+    assert elsewhere.told == [("edit", "two"), ("settle", True), ("settle", True)]
+    assert (elsewhere.text, path.read_text()) == ("two and hers", "two")
+    elsewhere.text = "two"
+    elsewhere.outcome = "closed"
+    with pytest.raises(Refusal, match="try again"):
+        await write(files, path, "three")
+    assert path.read_text() == "two"
+
+
+async def test_only_text_that_is_there_is_joined(tmp_path: Path) -> None:
+    files, documents = service(tmp_path)
+    binary, notebook = made(tmp_path, "\0", "a.bin"), made(tmp_path, "{}", "a.ipynb")
+    for path in (binary, notebook, tmp_path / "new.txt"):
+        await write(files, path, "text")
+        assert path.read_text() == "text"
+    assert documents.joined == []
+    await write(files, tmp_path / "new.txt", "again")  # where documents are not shared
+    assert documents.joined == [str(tmp_path / "new.txt")]
+
+
 async def test_a_notebook_is_written_without_edits_only_and_then_shown_anew(
     tmp_path: Path,
 ) -> None:
@@ -397,6 +442,15 @@ async def test_pages_are_asked_about_the_servers_files_only() -> None:
     for path in ("/etc/passwd", "/srv", "/srv-other/a", "/"):
         assert await comms.documents.find(path) == []
     assert comms.asked == []
+
+
+async def test_the_first_page_that_can_joins_a_document() -> None:
+    comms = Comms(without=lambda _question: None, open=is_open, other=is_open)
+    found = await comms.documents.join("/srv/a")
+    assert found is not None
+    assert found.page == "open"
+    assert [page for page, _ in comms.asked] == ["without", "open"]
+    assert await comms.documents.join("/etc/a") is None
 
 
 async def test_what_a_page_leaves_out_counts_as_the_most_careful() -> None:

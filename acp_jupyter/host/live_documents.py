@@ -22,6 +22,9 @@ from ..services.open_documents import EditOutcome, OpenDocument
 ANSWER_WITHIN: Final = 5.0
 """Seconds. A page answers within a tenth of one, unless it is busy with large outputs."""
 
+JOIN_WITHIN: Final = 15.0
+"""Seconds: the server has to load the document."""
+
 Send = Callable[[str, dict[str, Any]], None]
 
 
@@ -68,6 +71,15 @@ class PageDocuments:
             for page in pages:
                 nursery.start_soon(ask, page)
         return sorted(found, key=lambda document: pages.index(document.page))
+
+    async def join(self, path: str) -> OpenDocument | None:
+        """See `OpenDocuments.join`. One page is enough."""
+        relative = self._relative(path)
+        for page in [] if relative is None else self._listening():
+            answer = await self._ask(page, {"op": "join", "path": relative}, JOIN_WITHIN)
+            if type(answer) is dict:
+                return _document(page, str(relative), answer)
+        return None
 
     async def edit(self, document: OpenDocument, text: str) -> EditOutcome:
         """See `OpenDocuments.edit`."""
@@ -116,14 +128,14 @@ class PageDocuments:
         }
         return [page for page in pages if page not in self._silent]
 
-    async def _ask(self, page: str, question: dict[str, Any]) -> Any:
+    async def _ask(self, page: str, question: dict[str, Any], within: float | None = None) -> Any:
         """The page's answer; ``None`` also if there is none."""
         ident = uuid4().hex
         asked = self._asked[ident] = _Asked(page)
         heard = self._pages().get(page)
         try:
             self._send(page, {"type": "document", "ask": ident, "question": question})
-            with trio.move_on_after(ANSWER_WITHIN):
+            with trio.move_on_after(within or ANSWER_WITHIN):
                 await asked.answered.wait()
                 return asked.answer
             if heard is not None and self._pages().get(page) == heard:

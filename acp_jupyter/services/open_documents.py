@@ -9,7 +9,9 @@ A `FileBackend` before another one. Rules:
   made by the inner backend. If the file cannot be written, what was shown is taken back. The page
   itself never writes for an agent: it would follow links that lead out of the roots.
 - A shared document (jupyter-collaboration) is written by its server, which saves it by itself:
-  there the write is the edit, and the file is waited for.
+  there the write is the edit, and the file is waited for. Others may have it open where no page
+  here has, so it is joined for a write. A read then takes the file, which is about a second behind;
+  a write that was made of less than is there is refused.
 - Unsaved edits that the agent has not read are never written over, nor are those of two pages that
   differ, nor those of a file that has changed on disk, too: the user has to decide.
 - A notebook with unsaved edits can be read. It is written only without: then it is shown anew.
@@ -36,7 +38,7 @@ from .files import (
     read_window,
     slices,
 )
-from .notebooks import notebook_text
+from .notebooks import is_notebook, notebook_text
 from .roots import Located
 
 __all__ = ["OpenDocument", "OpenDocumentFiles", "OpenDocuments"]
@@ -94,6 +96,13 @@ class OpenDocuments(Protocol):
 
         Args:
             path: absolute, resolved.
+        """
+
+    async def join(self, path: str) -> OpenDocument | None:
+        """Open a shared document, which others may have open, until it is settled.
+
+        Returns:
+            The document; ``None`` where documents are not shared.
         """
 
     async def edit(self, document: OpenDocument, text: str) -> EditOutcome:
@@ -163,10 +172,32 @@ class OpenDocumentFiles:
         async with documents.writing:
             found = await documents.find(located.resolved)
             if not found:
-                return await self._inner.write(located, text, expected=expected)
+                return await self._write_elsewhere(documents, located, text, expected)
             if any(document.kind == "notebook" for document in found):
                 return await self._write_notebook(documents, found, located, text, expected)
             return await self._write_open(documents, found, located, text, expected)
+
+    async def _write_elsewhere(
+        self, documents: OpenDocuments, located: Located, text: str, expected: Version | None
+    ) -> Version:
+        """Write a file that no page here has open; where documents are shared, others may."""
+        document = None
+        if not is_notebook(located.resolved) and await self._is_text(located):
+            document = await documents.join(located.resolved)
+        if document is None:
+            return await self._inner.write(located, text, expected=expected)
+        try:
+            return await self._write_open(documents, [document], located, text, expected)
+        finally:
+            with trio.CancelScope(shield=True):
+                await documents.settle(document, saved=True)
+
+    async def _is_text(self, located: Located) -> bool:
+        try:
+            await self._inner.read(located)
+        except Refusal:
+            return False
+        return True
 
     async def _write_notebook(
         self,
@@ -200,7 +231,7 @@ class OpenDocumentFiles:
         if live is not None:
             stored = await self._stored(located)
             seen = _version(_encoded(await _text_of(live, stored.text)), stored)
-            if expected is None or not expected.matches(seen):
+            if not (expected or stored.version).matches(seen):
                 raise Changed("has edits in the user's editor that are newer than what was seen")
         else:
             try:
@@ -244,7 +275,8 @@ class OpenDocumentFiles:
         text: str,
         stored: Content,
     ) -> Version:
-        _check(await documents.edit(document, text), located)
+        outcome = await documents.edit(document, text)
+        _check("silent" if outcome == "closed" else outcome, located)
         with trio.move_on_after(SAVED_WITHIN):
             # Nobody tells when it is saved.
             while (content := await self._inner.read(located)).text != text:  # noqa: ASYNC110

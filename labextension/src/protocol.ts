@@ -211,6 +211,11 @@ export interface IWireLine {
 export type DocumentQuestion =
   /** Answer: `IOpenDocument`, or `null` if it is not open. */
   | { op: 'find'; path: string }
+  /**
+   * Open it with those who may have it open elsewhere, without showing it, until it is settled.
+   * Answer: as to `find`; `null` where documents are not shared (jupyter-collaboration).
+   */
+  | { op: 'join'; path: string }
   /** Show this text, as one step of the user's undo. Answer: `EditOutcome`. */
   | { op: 'edit'; path: string; revision: string; text: string }
   /** What was shown is in the file now; or never will be, so take it back. Answer: `null`. */

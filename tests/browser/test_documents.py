@@ -58,9 +58,8 @@ class Editor:
         return self.lab.server.root / self.name
 
     @property
-    def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self.lab.page.evaluate(STATE, self.name)
-        return state
+    def state(self) -> Any:
+        return self.lab.page.evaluate(STATE, self.name)
 
     @property
     def text(self) -> str:
@@ -76,6 +75,14 @@ class Editor:
         for key in keys:
             self.page.keyboard.press(key)
         self.page.evaluate("id => window.jupyterapp.shell.activateById(id)", self._notebook)
+
+    def close(self) -> None:
+        self.page.evaluate(
+            """path => [...window.jupyterapp.shell.widgets('main')]
+              .find(each => each.context?.path === path).close()""",
+            self.name,
+        )
+        wait_until(lambda: self.state is None)
 
     def wait_text(self, text: str) -> None:
         wait_until(lambda: self.text == text, 15)
@@ -168,23 +175,27 @@ def colleague(browser: Browser) -> Iterator[Page]:
     context.close()
 
 
-def test_a_shared_document_shows_the_write_to_all_who_have_it_open(
-    shared_lab: LabPage, colleague: Page
-) -> None:
-    editor = open_editor(shared_lab, "one\ntwo\nthree\n")
-    server = shared_lab.server
-    address = f"{server.url}lab/workspaces/{uuid4().hex}/tree/{editor.name}?token={server.token}"
+def open_elsewhere(colleague: Page, server: JupyterServer, name: str) -> None:
+    """Open a file in the other browser, and put the cursor at its beginning."""
+    address = f"{server.url}lab/workspaces/{uuid4().hex}/tree/{name}?token={server.token}"
     colleague.goto(address)
     colleague.wait_for_function(
         f"path => ({STATE})(path)?.text.startsWith('one')",
-        arg=editor.name,
+        arg=name,
         timeout=OPEN_TIMEOUT * 1000,
     )
     colleague.locator(".jp-FileEditor .cm-content").click()
     colleague.keyboard.press("Control+Home")
+
+
+def test_a_shared_document_shows_the_write_to_all_who_have_it_open(
+    shared_lab: LabPage, colleague: Page
+) -> None:
+    editor = open_editor(shared_lab, "one\ntwo\nthree\n")
+    open_elsewhere(colleague, shared_lab.server, editor.name)
     colleague.keyboard.type("new ")
     editor.wait_text("new one\ntwo\nthree\n")
-    index = shared_lab.ask(f"mode trust; edit {editor.name}: two -> zwei; read {editor.name}")
+    index = shared_lab.ask(f"mode trust; edit {editor.name}: two -> zwei")
     shared_lab.wait_for_output(index, f"I edited {editor.name}")
     written = "new one\nzwei\nthree\n"
     assert editor.text == written
@@ -192,5 +203,18 @@ def test_a_shared_document_shows_the_write_to_all_who_have_it_open(
     wait_until(lambda: editor.file.read_text() == written, 30)
     editor.type("Control+z")
     editor.wait_text("new one\ntwo\nthree\n")
+    # The same without the editor beside the notebook.
+    wait_until(lambda: editor.file.read_text() == "new one\ntwo\nthree\n", 30)
+    wait_until(lambda: not editor.state["dirty"], 30)
+    editor.close()
+    index = shared_lab.ask(f"edit {editor.name}: three -> drei")
+    shared_lab.wait_for_output(index, f"I edited {editor.name}")
+    written = "new one\ntwo\ndrei\n"
+    wait_until(lambda: colleague.evaluate(STATE, editor.name)["text"] == written, 15)
+    wait_until(lambda: editor.file.read_text() == written, 30)
+    # What is typed there and not saved yet: whether the agent has read it or not, it stays.
+    colleague.keyboard.type("more ")
+    shared_lab.ask(f"edit {editor.name}: drei -> three")
+    wait_until(lambda: editor.file.read_text().startswith("new more one"), 30)
     expect(colleague.locator(".jp-Dialog")).to_have_count(0)
     expect_no_dialog(shared_lab)

@@ -9,7 +9,7 @@
  */
 
 import type { IDocumentManager } from '@jupyterlab/docmanager';
-import type { DocumentRegistry } from '@jupyterlab/docregistry';
+import { Context as DocumentContext, type DocumentRegistry } from '@jupyterlab/docregistry';
 import type { Contents } from '@jupyterlab/services';
 import { UUID } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
@@ -36,6 +36,13 @@ const MARGIN = 500;
 
 /** Questions that are remembered: two notebooks with one kernel get each of them twice. */
 const REMEMBERED = 100;
+
+/** Milliseconds after which a document that was joined is left, if the kernel does not say so. */
+const JOINED_FOR = 60_000;
+
+/** Names of the factories of editors, and of their models, in JupyterLab. */
+const EDITOR = 'Editor';
+const TEXT = 'text';
 
 /** jupyter-collaboration has had a drive of its own. */
 const DRIVES = ['', 'RTC'];
@@ -69,6 +76,7 @@ interface IShown {
 export class Documents implements IDisposable {
   private _asked = new Set<string>();
   private _isDisposed = false;
+  private _joined = new Map<string, Context>();
   private _revisions = new Revisions();
   private _shown = new WeakMap<Context, IShown>();
   private _watched = new Set<ILiveNotebook>();
@@ -91,6 +99,7 @@ export class Documents implements IDisposable {
       this._live.changed.disconnect(this._watch);
       this._watched.forEach(notebook => notebook.received.disconnect(this._onReceived));
       this._watched.clear();
+      [...this._joined.keys()].forEach(path => this._leave(path));
     }
   }
 
@@ -100,12 +109,15 @@ export class Documents implements IDisposable {
     switch (question.op) {
       case 'find':
         return context === null ? null : this._describe(context);
+      case 'join':
+        return this._join(question.path);
       case 'edit':
         return context === null ? 'closed' : this._edit(context, question);
       case 'settle':
         if (context !== null) {
           await this._settle(context, question.saved);
         }
+        this._leave(question.path);
         return null;
       case 'reload':
         return context !== null && this._reload(context);
@@ -129,7 +141,40 @@ export class Documents implements IDisposable {
       }
     }
     const all = [...found];
-    return all.find(context => context.model.dirty) ?? all[0] ?? null;
+    return all.find(context => context.model.dirty) ?? all[0] ?? this._joined.get(path) ?? null;
+  }
+
+  private async _join(path: string): Promise<IOpenDocument | null> {
+    const { registry, services } = this._documents;
+    const factory = registry.getModelFactory(TEXT);
+    const contentProviderId = registry.getWidgetFactory(EDITOR)?.contentProviderId;
+    const provider = contentProviderId === undefined ? {} : { contentProviderId };
+    const shared = services.contents.getSharedModelFactory(path, provider);
+    if (factory === undefined || shared?.collaborative !== true) {
+      return null;
+    }
+    this._leave(path);
+    const kernelPreference = { shouldStart: false, canStart: false };
+    const context = new DocumentContext({
+      manager: services,
+      factory,
+      path,
+      kernelPreference,
+      ...provider
+    });
+    this._joined.set(path, context);
+    window.setTimeout(() => {
+      if (this._joined.get(path) === context) {
+        this._leave(path);
+      }
+    }, JOINED_FOR);
+    await context.initialize(false);
+    return context.isDisposed ? null : this._describe(context);
+  }
+
+  private _leave(path: string): void {
+    this._joined.get(path)?.dispose();
+    this._joined.delete(path);
   }
 
   private async _describe(context: Context): Promise<IOpenDocument> {
