@@ -22,9 +22,11 @@ from .commands.connection import ConnectionCommands
 from .commands.files import FileCommands
 from .commands.login import LoginCommands
 from .commands.options import OptionCommands
+from .commands.providers import ProviderCommands
 from .commands.sessions import SessionCommands
 from .commands.terminals import TerminalCommands
 from .commands.turns import TurnCommands
+from .commands.workspace import WorkspaceCommands
 from .errors import UsageError
 from .session.limits import Limits
 
@@ -45,7 +47,9 @@ class AcpMagics(
     TurnCommands,
     TerminalCommands,
     FileCommands,
+    WorkspaceCommands,
     OptionCommands,
+    ProviderCommands,
 ):
     """The magics ``%acp`` and ``%%acp``; made as `Commands` are."""
 
@@ -167,7 +171,7 @@ class AcpMagics(
 
     def _do_help(self, arguments: list[str]) -> None:
         """%acp help [COMMAND]: this list."""
-        names = arguments or commands()
+        names = arguments or [name for name in commands() if not self._link.typed.hides(name)]
         for name in names:
             method = getattr(self, f"_do_{name}", None)
             if method is None:
