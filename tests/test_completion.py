@@ -37,6 +37,7 @@ def offered(code: str, cursor: int | None = None, **replaced: Any) -> Completion
         ("%acp sta", []),
         ("%acp connect mi", ["miles", "mine", "minion-code", "mistral-vibe"]),
         ("%acp connect dem", ["demo"]),
+        ("%acp agents up", ["update"]),
         ("%acp connect --", ["--cwd", "--protocol", "--token-env", "--yes", "--"]),
         ("%acp connect -- d", []),
         ("%acp connect demo --c", ["--cwd"]),

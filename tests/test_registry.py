@@ -7,12 +7,18 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acp_jupyter.errors import UsageError
+from acp_jupyter.host.cell import no_cell
+from acp_jupyter.host.frontend import Frontend
+from acp_jupyter.host.host import Host
+from acp_jupyter.host.installing import DOWNLOAD_LIMIT, question, search_path
+from acp_jupyter.rendering import text
 from acp_jupyter.services.agents import from_name
 from acp_jupyter.services.registry import binaries, catalogue, choosing
 from acp_jupyter.services.registry.consents import Consents, consent_file
@@ -253,11 +259,11 @@ def test_the_cache_is_private_and_not_believed_where_others_may_write_it(
     assert "others may write it" in known.problem
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"url": 1}', "[" * 100_000])
-def test_a_broken_cache_is_told_and_the_snapshot_used(server: RegistryServer, text: str) -> None:
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"url": 1}', "[" * 100_000])
+def test_a_broken_cache_is_told_and_the_snapshot_used(server: RegistryServer, content: str) -> None:
     server.put(entry())
     update(server.address)
-    catalogue.cache_file().write_text(text)
+    catalogue.cache_file().write_text(content)
     known = catalogue.load(server.address)
     assert known.problem
     assert known.find("claude") is not None
@@ -538,6 +544,45 @@ def test_a_download_with_a_fault_leaves_nothing_behind(server: RegistryServer, f
     assert left() == ["tester"]
 
 
+def test_what_a_registry_says_cannot_look_like_a_line_of_ours() -> None:
+    agent = parse_agent(
+        entry(
+            name="Agent\u202e",
+            license="MIT\nSHA-256: verified",
+            distribution=binary("https://x.org/agent"),
+        )
+    )
+    asked = text.render(question(choosing.plan_launch(agent, HERE, nothing)), terminals={})
+    lines = [line.strip() for line in asked.splitlines()]
+    assert "Licence: MIT SHA-256: verified" in lines
+    assert [line for line in lines if line.startswith("SHA-256:")] == [
+        "SHA-256: none: the registry gives no checksum, so the download cannot be verified"
+    ]
+    assert "\u202e" not in asked
+
+
+async def test_what_is_downloaded_at_its_start_has_more_time_where_nobody_can_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("npx", "gemini"):
+        make_program(tmp_path / "bin", name)
+    monkeypatch.setenv("ACP_JUPYTER_AGENT", "codex")
+    host = Host(None, None, {**os.environ, "PATH": str(tmp_path / "bin")})
+    cell = no_cell(Frontend("updates", ()))
+    spec, limit = await host.installing.ready(
+        cell, replace(host.default_agent(), unasked=True, env={"A": "b"}), 60.0
+    )
+    assert limit == DOWNLOAD_LIMIT
+    assert (spec.name, spec.registry, spec.env) == ("codex", None, {"A": "b"})
+    assert spec.argv[-1] == "@agentclientprotocol/codex-acp"
+    spec, limit = await host.installing.ready(cell, host.agent_named("gemini"), 60.0)
+    assert (spec.argv[0], limit) == (str(tmp_path / "bin" / "gemini"), 60.0)
+    spec, limit = await host.installing.ready(
+        cell, replace(host.agent_named("claude"), unasked=True), None
+    )
+    assert limit is None
+
+
 def test_what_a_killed_download_left_is_removed_by_the_next_one(server: RegistryServer) -> None:
     agent = parse_agent(entry(distribution=binary(server.add("agent", b"program"))))
     folder = data_folder() / binaries.AGENTS / "tester"
@@ -551,7 +596,5 @@ def test_what_a_killed_download_left_is_removed_by_the_next_one(server: Registry
 
 
 def test_python_runs_beside_itself() -> None:
-    from acp_jupyter.host.installing import search_path
-
     name = Path(sys.executable).name
     assert choosing.find_program(search_path("/nowhere"))(name) is not None

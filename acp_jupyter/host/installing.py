@@ -143,6 +143,7 @@ def search_path(path: str) -> str:
 
 def question(launch: Launch) -> PermissionEntry:
     """What the user is asked before an agent is downloaded and run."""
+    from ..rendering.characters import one_line
     from ..session.transcript import PermissionChoice, PermissionEntry
 
     agent, binary = launch.agent, launch.binary
@@ -167,7 +168,8 @@ def question(launch: Launch) -> PermissionEntry:
         question_id="install",
         title=f"{agent.name} is {_verb(launch)}",
         kind="execute",
-        description="\n".join(f"{name}: {value}" for name, value in rows),
+        # One line each: what the registry says must not look like a line of ours.
+        description="\n".join(f"{name}: {one_line(value, 400)}" for name, value in rows),
         command=argv,
         env=sorted(launch.env.items()),
         options=[

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from ...errors import UsageError
+from ...rendering.characters import one_line
 from ..agents import DEMO, AgentSpec, from_name, known_names
 from . import binaries
 from .catalogue import Catalogue
@@ -156,4 +157,4 @@ def facts_of(agent: Listed) -> list[tuple[str, str]]:
         ("Command", " ".join(agent.command)),
         ("From", {"bundled": "this package", "configured": "your settings"}.get(agent.origin, "")),
     ]
-    return [row for row in rows if row[1]]
+    return [(name, one_line(value, 1_000)) for name, value in rows if value]
