@@ -455,7 +455,9 @@ def test_a_turn_is_checked_from_python(tmp_path: Path) -> None:
         )
         assert found.passed, found.as_json()
         assert [result.check for result in found][:2] == ["unchanged b*", "changed a.txt"]
-        unknown = turn.check("changed a.txt")
+        assert turn.check("changed a.txt", "unchanged b*").passed  # while the turn ran
+        session._live.changed.watch = None
+        unknown = session.prompt("write a.txt: two").check("changed a.txt")
         assert unknown[0].status == "error"
         assert "session.snapshot()" in unknown[0].detail
         with pytest.raises(CheckFailed, match="text contains"):
@@ -535,6 +537,6 @@ def test_checks_that_cannot_be_made_are_told(tmp_path: Path) -> None:
         (3, "no agent was connected as 'nobody'"),
         (4, "--fial"),
         (5, "'chnged a' is no check"),
-        (7, "run `%acp snapshot`"),
+        (7, "no file that matches"),
     ):
         assert words in shown(cells[number]), (number, shown(cells[number]))

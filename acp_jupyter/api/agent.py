@@ -502,7 +502,7 @@ class Session(Ends):
     def check(
         self, *lines: str, timeout: float = 60.0, fail: bool = False, **named: object
     ) -> Checks:
-        """`Turn.check` of the last turn, files compared with the last `snapshot`."""
+        """`Turn.check` of the last turn, files compared with the last `snapshot`, if any."""
         if not self._turns:
             raise UsageError("there is no turn to check", remedy="Prompt the agent first.")
         return self._turns[-1].check(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TurnError
 from ..session.cells import CodeBlock, code_blocks
+from ..session.changes import FileChange
 from ..session.transcript import (
     CellsEntry,
     ElicitationEntry,
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from ..experiments.checking import Checks
     from ..services.workspace.snapshot import Snapshot
 
-__all__ = ["CodeBlock", "FileDiff", "Timings", "Turn", "last_turn"]
+__all__ = ["CodeBlock", "FileChange", "FileDiff", "Timings", "Turn", "last_turn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,37 @@ class Turn:
         return found
 
     @property
+    def changes(self) -> list[FileChange]:
+        """The files that changed on the disk while it ran, whoever changed them, by path.
+
+        Empty also where nobody looked: the setting ``changes`` is off, or the agent works
+        elsewhere. `changes_unknown` says what could not be found out.
+        """
+        found = self._state.changes
+        return [] if found is None else list(found.files)
+
+    @property
+    def changes_unknown(self) -> list[str]:
+        """What is not known about `changes`, a sentence each; empty if all is."""
+        found = self._state.changes
+        if found is None:
+            return ["Nobody looked at the files."]
+        more = [f"{found.more:,} further files changed."] if found.more else []
+        return [*found.notes, *more]
+
+    @property
+    def patch(self) -> str:
+        """`changes` of the session's folder as a patch for ``git apply``, run in that folder.
+
+        Files whose change has a ``note`` in place of a ``diff`` are not in it.
+        """
+        found = self._state.changes
+        if found is None:
+            return ""
+        roots = {os.path.realpath(self.cwd), ""}
+        return "".join(change.diff for change in found.files if change.root in roots)
+
+    @property
     def plan(self) -> list[dict[str, Any]]:
         """The last plan's items ``{"content", "priority", "status"}``; empty if there was none."""
         plans = [entry for entry in self._state.entries if isinstance(entry, PlanEntry)]
@@ -200,7 +233,8 @@ class Turn:
 
         Args:
             lines: checks as in ``%%acp_check`` (`acp_jupyter.session.checks`).
-            snapshot: from `Session.snapshot`, for checks of files.
+            snapshot: from `Session.snapshot`; by default files are compared with how they were
+                before this turn.
             timeout: seconds for each command.
             fail: raise where one does not pass.
             named: checks by name, with ``_`` for spaces; ``cost``, ``seconds`` and ``tokens`` are

@@ -52,6 +52,8 @@ class TurnChanges:
                 )
         finally:
             self.looking = False
+        # A cancel that came with the answer has to be felt now: after the prompt it is another one.
+        await trio.lowlevel.checkpoint_if_cancelled()
 
     async def end(self, *, abandoned: bool) -> Changes | None:
         """What has changed since; ``None`` if nobody looks.

@@ -31,8 +31,8 @@ OUTPUT: Final = 1_500
 """Characters kept of the end of its output."""
 
 NO_SNAPSHOT: Final = (
-    "no snapshot of the files was taken; run `%acp snapshot`, or session.snapshot(), before the "
-    "prompt"
+    "nobody looked at the files while the turn ran, and no snapshot of them was taken; run "
+    "`%acp snapshot`, or session.snapshot(), before the prompt"
 )
 
 
@@ -95,7 +95,7 @@ def run_checks(
         turn: which turn.
         terminals: of its session.
         cwd: the session's folder.
-        snapshot: what files are compared with.
+        snapshot: what files are compared with; ``None`` for how they were before the turn.
         timeout: seconds that each command may take.
 
     Raises:
@@ -110,7 +110,7 @@ def run_checks(
         raise UsageError(f"the turn {what}", remedy="Run this when a prompt has ended.")
     changed, unknown = None, ""
     if any(check.name in ("changed", "unchanged") for check in checks):
-        changed, unknown = _changed(snapshot, cwd)
+        changed, unknown = _changed(snapshot, turn, cwd)
     commands = {
         check.argument: _run(check.argument, cwd, timeout)
         for check in checks
@@ -124,15 +124,26 @@ def _matches(pattern: str, path: str) -> bool:
     return within_path(pattern, path, strict=True)
 
 
-def _changed(snapshot: Snapshot | None, cwd: str) -> tuple[list[str] | None, str]:
+def _changed(snapshot: Snapshot | None, turn: Turn, cwd: str) -> tuple[list[str] | None, str]:
     if snapshot is None:
-        return None, NO_SNAPSHOT
+        return _changed_in(turn, cwd)
     if snapshot.folder != os.path.realpath(cwd):
         return None, "the snapshot is of another folder than the session's"
     try:
         return snapshot.changed(), ""
     except UsageError as error:
         return None, error.message
+
+
+def _changed_in(turn: Turn, cwd: str) -> tuple[list[str] | None, str]:
+    """What changed while the turn ran."""
+    changes = turn.changes
+    if changes is None:
+        return None, NO_SNAPSHOT
+    if changes.notes or changes.more:
+        return None, " ".join([*changes.notes, *(["More files changed."] if changes.more else [])])
+    roots = (os.path.realpath(cwd), "")
+    return [change.path for change in changes.files if change.root in roots], ""
 
 
 def from_arguments(lines: Sequence[str], named: Mapping[str, object]) -> list[Check]:

@@ -44,7 +44,8 @@ class CheckMagics(Magics):
     def acp_check(self, line: str, cell: str) -> None:
         r"""Check the last turn of an agent, a line each.
 
-        changed src/*.py, unchanged tests/**: files since `%acp snapshot`;
+        changed src/*.py, unchanged tests/**: files since `%acp snapshot`, or
+        while the last prompt ran;
         command: python -m pytest -q (it is yours, and runs in the session's folder);
         tool used: edit, tool not used: execute; text contains: …; text matches: /…/i;
         json: .answer[0].x == 42; cost <= 0.05, seconds <= 60, tokens <= 5000;

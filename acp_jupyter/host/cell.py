@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,10 +46,14 @@ class CellContext:
 
     def show(self, facts: Facts) -> None:
         """Show a table, in the way of the frontend."""
+        self.present(facts.as_bundle())
+
+    def present(self, data: Mapping[str, Any]) -> None:
+        """Show a MIME bundle that has a text, in the way of the frontend."""
         if self.frontend.publish == "append":
-            self.sink.stream(facts.as_text() + "\n")
+            self.sink.stream(f"{data['text/plain']}\n")
         else:
-            self.sink.show(facts.as_bundle())
+            self.sink.show(dict(data))
 
 
 def kernel_cell(kernel: Any, frontend: Frontend, *, silent: bool = False) -> CellContext:

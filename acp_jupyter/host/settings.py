@@ -90,6 +90,11 @@ class ACPJupyter(Configurable):
         True,
         help="Propose the code blocks of an answer as cells to insert or run.",
     ).tag(config=True)
+    changes = Bool(
+        True,
+        help="Find out which files change while a turn runs: its folders are looked at before and "
+        "after.",
+    ).tag(config=True)
 
     save_hooks = Bool(
         False,

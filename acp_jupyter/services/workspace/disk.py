@@ -27,6 +27,9 @@ HASHED: Final = 8_000_000
 """Bytes up to which a file is told by its content, else by its size and times: reading all that a
 repository has takes a second or so."""
 
+CHANGED: Final = "it has changed since"
+"""Why a file is not put in place."""
+
 TEMPORARY: Final = ".acp-jupyter-"
 """How the name of a file begins that is not in its place yet."""
 
@@ -77,7 +80,7 @@ class Folder:
         """
         with self._parent(path, create=then is not None) as (parent, name), refusing(path):
             if _look(parent, name)[0] != now:
-                raise Refusal("it has changed since")
+                raise Refusal(CHANGED)
             if then is None:
                 os.unlink(name, dir_fd=parent)
             elif now is not None and _same_content(now, then):
@@ -173,7 +176,7 @@ def _put(parent: int, name: str, now: Version | None, then: Version, data: bytes
         else:
             _write(parent, temporary, then, data)
         if _look(parent, name)[0] != now:
-            raise Refusal("it has changed since")
+            raise Refusal(CHANGED)
         if now is not None:
             os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
         else:  # unlike a renaming this replaces nothing

@@ -59,6 +59,8 @@ class Patch:
 
 def make(path: str, old: Side | None, new: Side | None) -> Patch:
     """The patch that leads from one version to another; empty if git sees no difference."""
+    if old is None and new is None:
+        return Patch("")
     if old is not None and new is not None:
         if stat.S_IFMT(old.mode) != stat.S_IFMT(new.mode):
             gone, come = make(path, old, None), make(path, None, new)

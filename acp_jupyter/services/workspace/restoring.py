@@ -1,4 +1,4 @@
-"""Putting a file back as it was before a change: only where it still is as the change left it."""
+"""Putting a file back as it was before a change, where it still is as the change left it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .contents import Contents
 from .disk import Folder
 
 
-def restore(folder: Folder, change: FileChange, contents: Contents) -> None:
-    """Undo a change.
+def restore(change: FileChange, contents: Contents, *, anyway: bool = False) -> bool:
+    """Undo a change; returns whether there was something to undo.
 
     Args:
-        folder: in which the file is.
-        change: of that folder.
+        change: of a file.
         contents: has what the file held before.
+        anyway: also where it has changed since.
 
     Raises:
         Refusal: the file has changed since, what it was is not known, or it cannot be written.
@@ -29,9 +29,14 @@ def restore(folder: Folder, change: FileChange, contents: Contents) -> None:
             raise Refusal("it was, or is, no regular file")
     if before is None and after is None:
         raise Refusal("nothing is known of what it was: this is a replay")
+    folder = Folder(change.root)
+    now = folder.look(change.path)[0]
+    if now == before:
+        return False
     data: bytes | None = b""
-    if before is not None and change.kind != "mode":
+    if before is not None and (change.kind != "mode" or now != after):
         data = contents.get(before.identity) if before.identity else None
         if data is None:
             raise Refusal("what it held before was not kept")
-    folder.put(change.path, now=after, then=before, data=data or b"")
+    folder.put(change.path, now=now if anyway else after, then=before, data=data or b"")
+    return True

@@ -232,7 +232,9 @@ def _expanded(folder: str, index: Index, others: Iterable[str]) -> Iterator[str]
         looks_so = ".git" in path or ".ipynb" in path  # most do not: splitting takes longer
         if not path or (looks_so and LEFT_OUT.intersection(path.split("/"))):
             continue
-        if path[-1] == "/" or path in index.repositories:
+        if path == "./":  # all of it is another repository, or seems so
+            yield from _walk(folder, "")
+        elif path[-1] == "/" or path in index.repositories:
             yield from _walk(folder, path.rstrip("/"))
         else:
             yield path

@@ -16,7 +16,6 @@ from ...errors import UsageError
 from ...session.changes import Changes, FileChange, together
 from .comparison import compare
 from .contents import Contents
-from .disk import Folder
 from .snapshot import Snapshot, take
 
 READING: Final = 0.8
@@ -78,15 +77,16 @@ class Watch:
             found.append(compare(before, now, self.contents, seconds=COMPARING))
         return together(found)
 
-    def restore(self, change: FileChange) -> None:
-        """Undo a change.
+    def restore(self, change: FileChange, anyway: bool = False) -> bool:
+        """Undo a change; returns whether there was something to undo.
 
         Raises:
-            Refusal: the file has changed since, what it was is not known, or it cannot be written.
+            Refusal: the file has changed since (not with ``anyway``), what it was is not known, or
+                it cannot be written.
         """
         from .restoring import restore
 
-        restore(Folder(change.root), change, self.contents)
+        return restore(change, self.contents, anyway=anyway)
 
 
 def _outermost(roots: Sequence[str]) -> list[str]:
