@@ -170,13 +170,15 @@ class Server:
     # -- streamable HTTP -----------------------------------------------------------------------
 
     async def _http(self, scope: Any, headers: dict[str, str], receive: Any, send: Any) -> None:
+        # All of it before any answer: hypercorn does not expect what comes after one.
+        body = await _body(receive) if scope["method"] == "POST" else b""
         problem = self._problem(scope, headers)
         if problem:
             await _answer(send, problem, f"refused with {problem}".encode(), b"text/plain")
             return
         link = self.links.get(headers.get("acp-connection-id", ""))
         if scope["method"] == "POST":
-            await self._post(link, headers, await _body(receive), send)
+            await self._post(link, headers, body, send)
         elif scope["method"] == "GET":
             assert link is not None
             await self._stream(link, headers.get("acp-session-id", ""), receive, send)

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 from urllib.request import Request
 
+import trio
+
 from ..errors import ACPError, ConnectionFailed, ConnectionLost, UsageError
 from .address import Address, RemoteSource
 from .credentials import Credentials, credentials_of
@@ -63,6 +65,27 @@ class RemoteTransport:
     def __repr__(self) -> str:
         state = self._reason or "connected"
         return f"<{type(self).__name__} {self._name!r} {self._address}: {state}>"
+
+    async def _connect(self, protocol: str) -> tuple[trio.abc.Stream, trio.SocketStream]:
+        """A stream to the agent, and what it goes over.
+
+        Args:
+            protocol: what is agreed on by ALPN where it goes over TLS.
+        """
+        address = self._address
+        tcp = await trio.open_tcp_stream(address.host, address.port)
+        if not address.tls:
+            return tcp, tcp
+        context = ssl.create_default_context()
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols([protocol])
+        secure = trio.SSLStream(tcp, context, server_hostname=address.host, https_compatible=True)
+        try:
+            await secure.do_handshake()
+        except BaseException:
+            await trio.aclose_forcefully(tcp)
+            raise
+        return secure, tcp
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -143,21 +166,17 @@ _REMEDIES: Final = {
 
 def _root(error: BaseException) -> str:
     """What went wrong in the end: libraries wrap it in errors of their own and in groups."""
-    if isinstance(error, BaseExceptionGroup):
-        return _root(error.exceptions[0])
-    below = error.__cause__
-    if isinstance(below, (OSError, BaseExceptionGroup)):
-        return _root(below)
-    if isinstance(error, OSError) and error.strerror:
-        return str(error) if isinstance(error, ssl.SSLError) else error.strerror
-    return str(error) or type(error).__name__
-
-
-def tls_context() -> ssl.SSLContext:
-    """A context that verifies name and certificate against the system's trust store."""
-    context = ssl.create_default_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
+    text = str(error)
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, BaseExceptionGroup):
+            below = below.exceptions[0]
+        if isinstance(below, ssl.SSLError) or not getattr(below, "strerror", None):
+            text = str(below) or text
+        elif isinstance(below, OSError):
+            text = below.strerror or text
+        below = below.__cause__
+    return text or type(error).__name__
 
 
 def cookie_header(jar: CookieJar, address: Address) -> str:

@@ -78,4 +78,5 @@ class EventReader:
             if self._has_data:
                 part = b" " + part
             self._has_data = True
-        yield part, False
+        if part:
+            yield part, False

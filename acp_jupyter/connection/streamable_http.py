@@ -17,27 +17,25 @@ Rules:
 - At most one message of each stream is held, up to `MAX_LINE`; a longer one goes on in pieces, and
   the limits on lines hold for it.
 - Nothing is compressed: a few bytes could become a huge message.
-- An idle connection is watched by TCP (`KEEP_ALIVE`): httpx sends no HTTP/2 pings.
 """
 
 from __future__ import annotations
 
 import re
-import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-import h2  # noqa: F401  # without it, httpx would fall back to HTTP/1.1
-import httpx
 import msgspec
 import trio
 
 from ..errors import AgentError, ConnectionFailed
 from ..protocol.jsonrpc import MAX_LINE, match_id
-from .address import Address, RemoteSource
+from .address import RemoteSource
 from .credentials import Credentials
-from .remote import CONNECT_LIMIT, RemoteTransport, tls_context
+from .http2 import Http2, Http2Lost, Stream
+from .remote import CONNECT_LIMIT, RemoteTransport, cookie_header, keep_cookies
 from .sse import EventReader
 
 __all__ = ["HttpTransport", "open_http"]
@@ -70,18 +68,6 @@ _FIELD = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,1022}[\x21-\x7e])?")
 """What an id must be to stand in a header field."""
 
 
-def _keep_alive() -> list[tuple[int, int, int]]:
-    """Socket options that let the system notice within about a minute that nobody is there."""
-    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-    for name, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):
-            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
-    return options
-
-
-KEEP_ALIVE: Final = _keep_alive()
-
-
 class _Events:
     """One event stream: of a session, or of the connection where ``session`` is empty."""
 
@@ -100,20 +86,25 @@ class HttpTransport(RemoteTransport):
     """Made by `open_http`.
 
     Args:
-        client: keeps the connection and the cookies.
+        name: what the user calls the agent.
+        source: where it is, and its cookies.
+        credentials: what goes with each request.
+        version: of this package.
         nursery: where event streams are read.
     """
 
     def __init__(
         self,
         name: str,
-        address: Address,
+        source: RemoteSource,
         credentials: Credentials,
-        client: httpx.AsyncClient,
+        version: str,
         nursery: trio.Nursery,
     ) -> None:
-        super().__init__(name, address, credentials)
-        self._client = client
+        super().__init__(name, source.address, credentials)
+        self._cookies = source.cookies
+        self._user_agent = f"acp-jupyter/{version}"
+        self._http: Http2 | None = None
         self._nursery = nursery
         self._into, self._out = trio.open_memory_channel[bytes](0)
         self._floor = trio.Lock()
@@ -124,6 +115,56 @@ class HttpTransport(RemoteTransport):
         self._leaving: set[str] = set()
         self._opening: dict[int, tuple[str, str]] = {}
         self._questions: dict[int | str, str] = {}
+
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            ConnectionFailed: it was not reached, or does not speak HTTP/2.
+        """
+        try:
+            with trio.fail_after(CONNECT_LIMIT):
+                stream, tcp = await self._connect("h2")
+                if isinstance(stream, trio.SSLStream) and stream.selected_alpn_protocol() != "h2":
+                    await trio.aclose_forcefully(tcp)
+                    raise self._without_http2()
+                address = self._address
+                scheme = "https" if address.tls else "http"
+                target = (address.authority, scheme, address.target)
+                self._http = Http2(stream, tcp.socket.close, target)
+                await self._http.start()
+        except trio.TooSlowError:
+            raise self._too_slow() from None
+        except (OSError, trio.BrokenResourceError, ssl.CertificateError, Http2Lost) as error:
+            raise self._unreached(error) from error
+        self._nursery.start_soon(self._http.read)
+        self._nursery.start_soon(self._http.keep_alive)
+
+    def _without_http2(self) -> ConnectionFailed:
+        return ConnectionFailed(
+            f"agent {self._name!r} at {self._address} does not speak HTTP/2, which streamable "
+            "HTTP needs",
+            remedy=f"Use {'wss' if self._address.tls else 'ws'}:// with the same address, or let "
+            "the server speak HTTP/2.",
+        )
+
+    async def _ask(self, method: str, session: str, message: Any = None) -> Stream:
+        """Send a request; its answer's head has not come yet."""
+        assert self._http is not None
+        fields = self._fields(session, method)
+        cookies = cookie_header(self._cookies, self._address)
+        if cookies:
+            fields["Cookie"] = cookies
+        body = b"" if message is None else msgspec.json.encode(message)
+        return await self._http.request(method, list(fields.items()), body)
+
+    async def _begun(self, stream: Stream) -> int:
+        """Wait for the answer's head; its status."""
+        await stream.begun()
+        found = [(name, value) for name, value in stream.fields if name == b"set-cookie"]
+        if found:
+            keep_cookies(self._cookies, self._address, found)
+        return stream.status
 
     # -- what we say ---------------------------------------------------------------------------
 
@@ -149,32 +190,24 @@ class HttpTransport(RemoteTransport):
                 await self._initialize(message)
             else:
                 await self._post(message)
-        except httpx.HTTPError as error:
+        except Http2Lost as error:
             raise self._broken(error) from error
         except ConnectionFailed as error:
             self._failure = self._failure or error
             self._end("refused a message")
             raise
 
-    def _broken(self, error: httpx.HTTPError) -> AgentError:
+    def _broken(self, error: Http2Lost) -> AgentError:
         if not self._connection_id:
-            self._failure = self._unreached(error)
-        self._end("dropped the connection")
+            # Unasked-for HTTP/2 makes no sense to a server that has only HTTP/1.1.
+            self._failure = self._failure or self._without_http2()
+        self._end(str(error))
         return self._failure if isinstance(self._failure, AgentError) else self._lost()
 
     async def _initialize(self, message: dict[str, Any]) -> None:
-        fields = self._fields("", posting=True)
-        request = self._client.build_request("POST", self._url, json=message, headers=fields)
-        response = await self._client.send(request, stream=True)
+        response = await self._ask("POST", "", message)
         try:
-            if response.http_version != "HTTP/2":
-                raise ConnectionFailed(
-                    f"agent {self._name!r} at {self._address} speaks {response.http_version}; "
-                    "streamable HTTP needs HTTP/2",
-                    remedy=f"Use {'wss' if self._address.tls else 'ws'}:// with the same address, "
-                    "or let the server speak HTTP/2.",
-                )
-            if response.status_code != 200:
+            if await self._begun(response) != 200:
                 raise await self._refusal(response)
             body = await self._read_answer(response)
             self._connection_id = self._id_of_connection(response, body)
@@ -183,17 +216,17 @@ class HttpTransport(RemoteTransport):
         await self._open_stream("")
         await self._pass_on(msgspec.json.encode(body) + b"\n")
 
-    async def _read_answer(self, response: httpx.Response) -> Any:
+    async def _read_answer(self, response: Stream) -> Any:
         """The JSON in the answer to initialize."""
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json" or "content-encoding" in response.headers:
+        kind = _kind(response)
+        if kind != "application/json" or response.field("content-encoding"):
             raise ConnectionFailed(
                 f"agent {self._name!r} at {self._address} answered initialize with "
                 f"{self._shown(kind) or 'no content type'} in place of plain application/json",
                 remedy="Check the address: agents are often at /acp.",
             )
         body = bytearray()
-        async for piece in response.aiter_raw():
+        while piece := await response.read():
             body += piece
             if len(body) > MAX_LINE:
                 raise ConnectionFailed(
@@ -209,12 +242,12 @@ class HttpTransport(RemoteTransport):
                 remedy="Check the address: agents are often at /acp.",
             ) from error
 
-    def _id_of_connection(self, response: httpx.Response, body: Any) -> str:
+    def _id_of_connection(self, response: Stream, body: Any) -> str:
         result = body.get("result") if type(body) is dict else None
         result = result if type(result) is dict else {}
         version = result.get("protocolVersion")
         self._version = str(version) if type(version) is int else ""
-        found = response.headers.get("acp-connection-id") or result.get("connectionId")
+        found = response.field("acp-connection-id") or result.get("connectionId")
         if type(found) is not str or _FIELD.fullmatch(found) is None:
             raise ConnectionFailed(
                 f"agent {self._name!r} at {self._address} gave the connection no usable id",
@@ -236,12 +269,10 @@ class HttpTransport(RemoteTransport):
             await self._open_stream(session, may_be_missing=method in _LOADING)
         if method in _CLOSING:
             self._leaving.add(session)
-        fields = self._fields(session, posting=True)
         with trio.move_on_after(POST_LIMIT) as scope:
-            request = self._client.build_request("POST", self._url, json=message, headers=fields)
-            response = await self._client.send(request, stream=True)
+            response = await self._ask("POST", session, message)
             try:
-                if not 200 <= response.status_code < 300:
+                if not 200 <= await self._begun(response) < 300:
                     raise await self._refusal(response)
             finally:
                 await response.aclose()
@@ -249,28 +280,22 @@ class HttpTransport(RemoteTransport):
             self._end(f"did not take a message within {POST_LIMIT:.0f} s; it is given up")
             raise self._lost()
 
-    async def _refusal(self, response: httpx.Response) -> AgentError:
+    async def _refusal(self, response: Stream) -> AgentError:
         """The error for a status that refuses a message."""
-        text = ""
-        kind = response.headers.get("content-type", "")
-        if kind.startswith(("text/plain", "application/json")):
+        text = b""
+        if _kind(response) in ("text/plain", "application/json"):
             with trio.move_on_after(GOODBYE_LIMIT):
-                async for piece in response.aiter_raw():
-                    text += piece.decode("utf-8", "replace")
-                    if len(text) > REFUSAL_READ:
-                        break
-        status = response.status_code
+                while len(text) < REFUSAL_READ and (piece := await response.read()):
+                    text += piece
+        status = response.status
         if status == 404 and self._connection_id:
             self._end("does not know this connection any more")
             return self._lost()
-        return self._refused(status, response.headers.get("location", ""), text)
+        return self._refused(status, response.field("location"), text.decode("utf-8", "replace"))
 
-    @property
-    def _url(self) -> str:
-        return str(self._address)
-
-    def _fields(self, session: str, *, posting: bool) -> dict[str, str]:
-        fields = dict(self._credentials.headers)
+    def _fields(self, session: str, method: str) -> dict[str, str]:
+        posting = method == "POST"
+        fields = {"User-Agent": self._user_agent, **dict(self._credentials.headers)}
         fields["Accept"] = f"application/json, {TEXT}" if posting else TEXT
         fields["Accept-Encoding"] = "identity"
         if posting:
@@ -304,7 +329,7 @@ class HttpTransport(RemoteTransport):
             session: whose it is; empty for that of the connection.
             may_be_missing: the agent may not know the session before it is loaded.
         """
-        self._fields(session, posting=False)  # refuses ids that cannot be sent
+        self._fields(session, "GET")  # refuses ids that cannot be sent
         stream = self._streams[session] = _Events(session, may_be_missing=may_be_missing)
         self._nursery.start_soon(self._read_stream, stream)
         with trio.move_on_after(STREAM_LIMIT):
@@ -320,8 +345,8 @@ class HttpTransport(RemoteTransport):
         try:
             with stream.reading:
                 await self._follow(stream)
-        except httpx.HTTPError:
-            reason = "dropped the connection"
+        except Http2Lost as error:
+            reason = str(error)
         except ConnectionFailed as error:
             self._failure = self._failure or error
             reason = f"refused {whose}"
@@ -338,25 +363,28 @@ class HttpTransport(RemoteTransport):
         self._end(reason)
 
     async def _follow(self, stream: _Events) -> None:
-        fields = self._fields(stream.session, posting=False)
         reader = EventReader()
-        async with self._client.stream("GET", self._url, headers=fields) as response:
-            if response.status_code == 404 and stream.may_be_missing:
+        response = await self._ask("GET", stream.session)
+        try:
+            status = await self._begun(response)
+            if status == 404 and stream.may_be_missing:
                 stream.missing = True
                 return
-            if response.status_code != 200:
-                raise self._refused(response.status_code, response.headers.get("location", ""))
-            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if kind != TEXT or "content-encoding" in response.headers:
+            if status != 200:
+                raise self._refused(status, response.field("location"))
+            kind = _kind(response)
+            if kind != TEXT or response.field("content-encoding"):
                 raise ConnectionFailed(
                     f"agent {self._name!r} sent {self._shown(kind) or 'no content type'} in place "
                     f"of a plain {TEXT}",
                     remedy="The server is at fault; try ws:// or wss:// instead.",
                 )
             stream.begun.set()
-            async for data in response.aiter_raw():
+            while data := await response.read():
                 for piece, last in reader.feed(data):
                     await self._take(stream, piece, last)
+        finally:
+            await response.aclose()
 
     async def _take(self, stream: _Events, piece: bytes, last: bool) -> None:
         """A piece of a message; whole messages of several streams do not mix."""
@@ -422,8 +450,8 @@ class HttpTransport(RemoteTransport):
     async def _settle(self, stream: _Events) -> None:
         """Wait until what came on another stream before this was taken: nothing orders streams."""
         limit = trio.current_time() + SETTLE_LIMIT
-        while (quiet := min(stream.heard + SETTLED, limit)) > trio.current_time():
-            await trio.sleep_until(quiet)  # noqa: ASYNC110  # quiet is no event
+        while (quiet := min(stream.heard + SETTLED, limit)) > trio.current_time():  # noqa: ASYNC110
+            await trio.sleep_until(quiet)
 
     # -- ending --------------------------------------------------------------------------------
 
@@ -441,20 +469,25 @@ class HttpTransport(RemoteTransport):
     def kill(self) -> None:
         """See `transport.Transport`."""
         self._end("was disconnected")
+        if self._http is not None:
+            self._http.lose("was disconnected")
 
     async def aclose(self, grace: float = 0.5) -> None:
         """Tell the agent that the connection is over, and end it."""
-        ident, self._connection_id = self._connection_id, ""
-        if ident and not self._ended.is_set():
-            fields = {**self._fields("", posting=False), "Acp-Connection-Id": ident}
+        if self._connection_id and not self._ended.is_set():
             limit = max(grace, GOODBYE_LIMIT)
             with trio.CancelScope(shield=True), trio.move_on_after(limit):
                 try:
-                    request = self._client.build_request("DELETE", self._url, headers=fields)
-                    await (await self._client.send(request, stream=True)).aclose()
-                except httpx.HTTPError:
+                    await (await self._ask("DELETE", "")).begun()
+                except Http2Lost:
                     pass  # it notices by itself
+        self._connection_id = ""
         self.kill()
+
+
+def _kind(response: Stream) -> str:
+    """The content type, without parameters."""
+    return response.field("content-type").partition(";")[0].strip().lower()
 
 
 _LOADING: Final = frozenset({"session/load", "session/resume"})
@@ -464,30 +497,17 @@ _LOADING: Final = frozenset({"session/load", "session/resume"})
 async def open_http(
     source: RemoteSource, credentials: Credentials, *, name: str, version: str
 ) -> AsyncIterator[HttpTransport]:
-    """Make ready; called by `remote.open_remote`. The first message connects."""
-    address = source.address
-    transport = httpx.AsyncHTTPTransport(
-        verify=tls_context(),
-        # Without TLS nothing can be agreed on: HTTP/2 is begun at once.
-        http1=address.tls,
-        http2=True,
-        trust_env=False,
-        limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
-        socket_options=KEEP_ALIVE,
-    )
-    client = httpx.AsyncClient(
-        transport=transport,
-        headers={"User-Agent": f"acp-jupyter/{version}"},
-        cookies=source.cookies,
-        timeout=httpx.Timeout(None, connect=CONNECT_LIMIT),
-        follow_redirects=False,
-        trust_env=False,
-    )
+    """Connect; called by `remote.open_remote`.
+
+    Raises:
+        ConnectionFailed: it was not reached, or does not speak HTTP/2.
+    """
     failure: BaseException | None = None
     try:
-        async with client, trio.open_nursery() as nursery:
-            opened = HttpTransport(name, address, credentials, client, nursery)
+        async with trio.open_nursery() as nursery:
+            opened = HttpTransport(name, source, credentials, version, nursery)
             try:
+                await opened.open()
                 yield opened
             except trio.Cancelled:
                 raise

@@ -25,7 +25,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from .address import Address, RemoteSource
 from .credentials import Credentials
-from .remote import CONNECT_LIMIT, RemoteTransport, cookie_header, keep_cookies, tls_context
+from .remote import CONNECT_LIMIT, RemoteTransport, cookie_header, keep_cookies
 from .spawn import READ_SIZE
 
 __all__ = ["WebSocketTransport", "open_websocket"]
@@ -70,7 +70,7 @@ class WebSocketTransport(RemoteTransport):
         """
         try:
             with trio.fail_after(CONNECT_LIMIT):
-                await self._connect()
+                self._stream, self._tcp = await self._connect("http/1.1")
                 await self._shake_hands(source, version)
         except trio.TooSlowError:
             raise self._too_slow() from None
@@ -78,19 +78,6 @@ class WebSocketTransport(RemoteTransport):
             raise self._unreached(error) from error
         except (LocalProtocolError, RemoteProtocolError) as error:
             raise self._unreached(error) from error
-
-    async def _connect(self) -> None:
-        address = self._address
-        self._tcp = await trio.open_tcp_stream(address.host, address.port)
-        self._stream = self._tcp
-        if address.tls:
-            context = tls_context()
-            context.set_alpn_protocols(["http/1.1"])
-            secure = trio.SSLStream(
-                self._tcp, context, server_hostname=address.host, https_compatible=True
-            )
-            self._stream = secure
-            await secure.do_handshake()
 
     async def _shake_hands(self, source: RemoteSource, version: str) -> None:
         fields = [("User-Agent", f"acp-jupyter/{version}"), *self._credentials.headers]
