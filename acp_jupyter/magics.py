@@ -31,6 +31,7 @@ from .errors import UsageError
 from .session.limits import Limits
 
 if TYPE_CHECKING:
+    from .client.session import Session
     from .host.link import Link
     from .session.attachments import Prompt
     from .session.transcript import Turn
@@ -68,7 +69,12 @@ class AcpMagics(
         command(arguments)
 
     @magic_arguments()
-    @argument("--session", "-s", default="", help="the agent connected with --as NAME")
+    @argument(
+        "--session",
+        "-s",
+        default="",
+        help="the agent connected with --as NAME, or a number or id of `%%acp sessions`",
+    )
     @argument("--out", "-o", help="name of a variable that gets the turn")
     @argument("--timeout", "-t", type=float, help="seconds after which the turn is cancelled")
     @argument(
@@ -110,19 +116,36 @@ class AcpMagics(
         if options.agents is not None:
             self._ask_several(options, cell, limits)
             return
-        self._alias = options.session
+        which = self._take_session(options.session)
         link = self._link
         assert self.shell is not None
-        cwd = link.session.cwd if link.session is not None else self._host.cwd
+        session = link.sessions.find_open(which) if which else link.session
+        cwd = session.cwd if session is not None else self._host.cwd
         prompt = self._host.gather(
             cell.strip("\n"), options.attach, namespace=self.shell.user_ns, cwd=cwd
         )
-        before = _last_turn(link)
+        before = _last_turn(session)
         try:
-            link.call(self._cell(), link.prompt, prompt, limits)
+            if which:
+                link.call(self._cell(), link.sessions.prompt, which, prompt, limits)
+            else:
+                link.call(self._cell(), link.prompt, prompt, limits)
         finally:
-            if options.out is not None and _last_turn(link) is not before:
-                self._keep(link, options.out)  # also a turn that failed
+            session = session if which else link.session
+            if (
+                options.out is not None
+                and session is not None
+                and _last_turn(session) is not before
+            ):
+                self._keep(link, session, options.out)  # also a turn that failed
+
+    def _take_session(self, given: str) -> str:
+        """Which session of the unnamed agent ``--session`` means; empty for an agent's name."""
+        self._alias = ""
+        if given and given not in self._host.links and self._link.sessions.knows(given):
+            return given
+        self._alias = given
+        return ""
 
     def _ask_several(self, options: Any, cell: str, limits: Limits) -> None:
         from .experiments import several
@@ -145,14 +168,13 @@ class AcpMagics(
         agents = several.read_names(options.agents, self._host)
         several.ask(self._host, self._cell(), agents, gather, limits, keep)
 
-    def _keep(self, link: Link, name: str) -> None:
+    def _keep(self, link: Link, session: Session, name: str) -> None:
         """Put the last turn into a variable of the user's."""
         from .api.turn import last_turn
 
         assert self.shell is not None
         assert link.agent is not None
-        assert link.session is not None
-        self.shell.user_ns[name] = last_turn(link.agent, link.session)
+        self.shell.user_ns[name] = last_turn(link.agent, session)
 
     # -- commands ------------------------------------------------------------------------------
 
@@ -203,8 +225,8 @@ def _is_variable(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name)
 
 
-def _last_turn(link: Link) -> Turn | None:
-    return link.session.transcript.turn if link.session is not None else None
+def _last_turn(session: Session | None) -> Turn | None:
+    return session.transcript.turn if session is not None else None
 
 
 def commands() -> list[str]:

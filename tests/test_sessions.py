@@ -41,6 +41,21 @@ def test_sessions_are_opened_listed_and_gone_back_to(kernel: KernelUnderTest) ->
     assert "first of all" in kernel.run("%acp").ok().text
 
 
+def test_a_prompt_can_go_to_another_open_session(kernel: KernelUnderTest) -> None:
+    kernel.run("%acp connect demo").ok()
+    kernel.run("the first one").ok()
+    sessions(kernel, "new")
+    kernel.run("the second one").ok()
+    number = re.search(r"(\d+)\. the first one", sessions(kernel))
+    assert number is not None
+    cell = kernel.run(f"%%acp --session {number[1]} --out turn\nusage").ok()
+    assert "So far" in cell.text
+    assert "number 2." in kernel.run("%%python\nprint(f'number {turn.number}.')").ok().text
+    assert re.search(r"the second one · demo-\d+ · current", sessions(kernel))
+    error = kernel.run("%%acp --session zebra\nhi").failed("UsageError")
+    assert "no agent was connected as 'zebra'" in error.traceback
+
+
 def test_a_fork_goes_on_from_there_and_leaves_the_other_as_it_is(kernel: KernelUnderTest) -> None:
     kernel.run("%acp connect demo").ok()
     kernel.run("to be forked").ok()

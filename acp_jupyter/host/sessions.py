@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from ..protocol.listing import Listed
     from ..services.agents import AgentSpec
     from ..services.policy import Policy
+    from ..session.attachments import Prompt
+    from ..session.limits import Limits
+    from ..session.transcript import Turn
     from .cell import CellContext
     from .link import Link
 
@@ -113,6 +116,19 @@ class LinkSessions:
                 remedy="`%acp sessions` lists them; load or resume it first.",
             )
         return session
+
+    def knows(self, which: str) -> bool:
+        """Whether that names an open session, or is a number."""
+        agent = self._link.agent
+        if agent is None:
+            return False
+        return (which.isascii() and which.isdigit()) or any(
+            ident.startswith(which) for ident in agent.sessions
+        )
+
+    async def prompt(self, cell: CellContext, which: str, prompt: Prompt, limits: Limits) -> Turn:
+        """Run a prompt turn in an open session; the current one stays the current one."""
+        return await self._link.prompt_in(cell, self.find_open(which), prompt, limits)
 
     def _ident(self, which: str, *, open_only: bool = False) -> str:
         agent = self._agent()
