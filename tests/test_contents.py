@@ -198,7 +198,7 @@ async def test_directories_and_hidden_files_are_refused(desk):
 
 async def test_a_notebook_is_read_as_json_and_never_trusted(desk):
     notebook = nbformat.v4.new_notebook()
-    notebook.cells = [nbformat.v4.new_code_cell("1 + 1", id="kept", metadata={"trusted": True})]
+    notebook.cells = [nbformat.v4.new_code_cell("1 + 1\n2", id="kept", metadata={"trusted": True})]
     notebook.cells[0].outputs = [
         nbformat.v4.new_output("display_data", {"text/html": "<script>alert(1)</script>"})
     ]
@@ -210,9 +210,11 @@ async def test_a_notebook_is_read_as_json_and_never_trusted(desk):
     nbformat.validate(found)
     assert found["cells"][0]["id"] == "kept"
     assert "trusted" not in found["cells"][0]["metadata"]
-    assert desk.get("unsigned.ipynb")["cells"][0]["metadata"]["trusted"] is False
+    saved = desk.get("unsigned.ipynb")["cells"][0]
+    assert saved["metadata"]["trusted"] is False
+    assert saved["source"] == "1 + 1\n2"
     text = await desk.read("unsigned.ipynb", _meta={"acp-jupyter": {"notebook": "text"}})
-    assert text == "# %% [code] id=kept\n1 + 1\n"
+    assert text == "# %% [code] id=kept\n1 + 1\n2\n"
 
 
 # -- the server itself ---------------------------------------------------------------------------

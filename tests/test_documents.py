@@ -8,7 +8,7 @@ import os
 import nbformat
 import pytest
 
-from acp_jupyter.errors import ErrorCode, Refusal
+from acp_jupyter.errors import ErrorCode, Refusal, UsageError
 from acp_jupyter.services.documents import NotebookFiles
 from acp_jupyter.services.files import Changed, FileService
 from acp_jupyter.services.local_files import LocalFiles
@@ -228,3 +228,14 @@ def test_the_text_of_strange_notebooks_is_made_all_the_same():
     assert as_text(strange) == "# %% [1]\n\n\n# %% [None]\na\n\n# %% [None]\n\n"
     with pytest.raises(Refusal):
         as_text("{}")
+
+
+async def test_cells_that_cannot_be_proposed_are_told_to_the_agent(desk):
+    def refuse(_cells):
+        raise UsageError("there is no cell that could be proposed")
+
+    (desk.root / "run.ipynb").write_text(SAMPLE)
+    desk.running = str(desk.root / "run.ipynb")
+    desk.service._backend._propose = refuse
+    with pytest.raises(Refusal, match="too long to be proposed"):
+        await desk.write("run.ipynb", notebook(cell("new", "n")))

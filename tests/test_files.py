@@ -445,6 +445,22 @@ async def test_f36_a_file_changed_since_it_was_read_is_not_overwritten(desk):
     assert path.read_text() == "the agent's"
 
 
+async def test_f36_both_versions_are_told_but_not_what_a_protected_file_holds(desk):
+    told = []
+    desk.service = FileService(
+        desk.backend,
+        ask=desk.ask,
+        observe=desk.events.append,
+        conflict=lambda path, *texts: told.append(texts),
+    )
+    for name in ("a.txt", ".env"):
+        (desk.root / name).write_text("first")
+        await desk.read(name)
+        (desk.root / name).write_text("the user's")
+        await desk.refused("write", name, "the agent's")
+    assert told == [("the user's", "the agent's"), (None, "the agent's")]
+
+
 async def test_f36_a_change_that_keeps_size_and_time_is_seen(desk):
     path = desk.root / "a.txt"
     path.write_text("aaaa")

@@ -21,6 +21,7 @@ import hashlib
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
 import trio
 
 from ..errors import ErrorCode, Refusal
@@ -37,7 +38,7 @@ from .files import (
     too_large,
 )
 from .jupyter_server import Answer, JupyterServer
-from .notebooks import is_notebook, notebook_text
+from .notebooks import for_api, is_notebook, notebook_text
 from .roots import Located, Roots
 
 __all__ = ["ContentsFiles", "modified_ns"]
@@ -226,13 +227,15 @@ def _bytes_of(model: dict[str, Any], size: int) -> bytes:
 
 def _notebook(data: bytes) -> tuple[Any, bytes]:
     """A notebook as the API takes it, and its text as it will be read."""
-    import msgspec
+    text = notebook_text(_object(data))
+    return for_api(text), text.encode()
 
+
+def _object(data: bytes) -> dict[str, Any]:
     try:
-        content = msgspec.json.decode(data)
+        return msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError) as error:
         raise Refusal("a notebook has to be valid JSON") from error
-    return content, notebook_text(content).encode()
 
 
 def _missing(located: Located) -> Refusal:

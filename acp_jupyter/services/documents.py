@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from ..errors import Refusal
+from ..errors import Refusal, UsageError
 from ..session.transcript import ProposedCell
 from .files import Content, FileBackend, Version
 from .notebooks import checked, is_notebook, proposal
@@ -72,7 +72,10 @@ class NotebookFiles:
         found = proposal(before, text)
         if not found.cells:
             return Refusal(f"{what}; no new or changed cells were found to propose instead")
-        self._propose(found.cells)
+        try:
+            self._propose(found.cells)
+        except UsageError as error:
+            return Refusal(f"{what}; its cells are too long to be proposed instead: {error}")
         left = f"; {found.removed} cells would be removed, which the user has to do"
         return Refusal(
             f"{what}. Its {len(found.cells)} new or changed cells were proposed to the user, who "

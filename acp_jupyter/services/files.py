@@ -356,7 +356,8 @@ class FileService:
         """Both versions are the user's to see: neither is to be lost by what comes next."""
         there = None
         try:
-            there = (await self._backend.read(located)).text
+            if self._reason_to_ask("read", located) is None:  # a secret is not put into the output
+                there = (await self._backend.read(located)).text
         except Refusal:
             pass  # deleted, or no text: there is the agent's version to see
         self._conflict(located.path, there, wanted)

@@ -25,6 +25,7 @@ __all__ = [
     "Proposal",
     "as_text",
     "checked",
+    "for_api",
     "is_notebook",
     "notebook_text",
     "proposal",
@@ -136,6 +137,15 @@ def notebook_text(notebook: Dict) -> str:
     except (KeyError, TypeError, AttributeError, ValueError, nbformat.ValidationError) as error:
         raise Refusal("the notebook is not valid") from error
     return text if text.endswith("\n") else text + "\n"
+
+
+def for_api(text: str) -> Dict:
+    """A notebook, as `notebook_text` makes it, in the form of the contents API: lines joined."""
+    import nbformat
+
+    make: Any = nbformat
+    notebook: Dict = make.reads(text, as_version=make.NO_CONVERT)
+    return notebook
 
 
 def _check_form(notebook: Dict) -> None:
