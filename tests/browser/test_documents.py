@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,24 +18,23 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.browser.conftest import VIEWPORT
-from tests.browser.pages import OPEN_TIMEOUT, LabPage, press
+from tests.browser.pages import OPEN_TIMEOUT, LabPage, press, question
 from tests.browser.server import ROOT, JupyterServer, jupyter_server
 from tests.conftest import wait_until
 from tests.tools import collaboration
 
 pytestmark = pytest.mark.browser
 
-STATE = """path => {
-  const widget = [...window.jupyterapp.shell.widgets('main')]
-    .find(each => each.context?.path === path);
-  if (!widget?.context.isReady || !widget.content.editor) { return null; }
-  const { model } = widget.context;
-  const cursor = widget.content.editor.getCursorPosition();
-  return {
-    text: model.sharedModel.getSource(), dirty: model.dirty, line: cursor.line,
-    column: cursor.column, readOnly: model.readOnly
-  };
-}"""
+FIND = """path => [...window.jupyterapp.shell.widgets('main')]
+  .find(each => each.context?.path === path)"""
+
+STATE = f"""path => {{
+  const widget = ({FIND})(path);
+  if (!widget?.context.isReady || !widget.content.editor) {{ return null; }}
+  const {{ model }} = widget.context;
+  const {{ line, column }} = widget.content.editor.getCursorPosition();
+  return {{ text: model.sharedModel.getSource(), dirty: model.dirty, line, column }};
+}}"""
 
 
 class Editor:
@@ -77,25 +77,39 @@ class Editor:
         self.page.evaluate("id => window.jupyterapp.shell.activateById(id)", self._notebook)
 
     def close(self) -> None:
-        self.page.evaluate(
-            """path => [...window.jupyterapp.shell.widgets('main')]
-              .find(each => each.context?.path === path).close()""",
-            self.name,
-        )
-        wait_until(lambda: self.state is None)
+        """Close it, without the question what to do with unsaved edits."""
+        if self.state is not None:
+            self.page.evaluate(f"path => ({FIND})(path).dispose()", self.name)
 
     def wait_text(self, text: str) -> None:
         wait_until(lambda: self.text == text, 15)
 
 
-def open_editor(lab: LabPage, text: str) -> Editor:
-    """A notebook with the bundled agent, and beside it a file of this text."""
+@pytest.fixture(scope="module")
+def connected(browser: Browser, lab_server: JupyterServer) -> Iterator[LabPage]:
+    """JupyterLab with a notebook in which the bundled agent is connected."""
+    context = browser.new_context(viewport=VIEWPORT)  # type: ignore[arg-type]
+    page = LabPage(context, lab_server)
+    connect(page)
+    yield page
+    page.close()
+    context.close()
+
+
+def connect(lab: LabPage) -> None:
     lab.new(["%acp connect demo"])
     lab.run(0)
     lab.wait_for_output(0, "Connected to Demo Agent")
-    name = f"{Path(lab.name).stem}.txt"
+
+
+@contextmanager
+def open_editor(lab: LabPage, text: str) -> Iterator[Editor]:
+    """Beside the notebook, a file of this text."""
+    name = f"{uuid4().hex[:8]}.txt"
     (lab.server.root / name).write_bytes(text.encode())
-    return Editor(lab, name)
+    editor = Editor(lab, name)
+    yield editor
+    editor.close()
 
 
 def expect_no_dialog(lab: LabPage) -> None:
@@ -103,47 +117,48 @@ def expect_no_dialog(lab: LabPage) -> None:
     assert lab.console_errors == []
 
 
-def test_what_is_typed_and_not_saved_is_what_the_agent_reads(lab: LabPage) -> None:
-    editor = open_editor(lab, "one\r\ntwo\r\n")
-    index = lab.ask(f"read {editor.name}")
-    lab.wait_for_output(index, "has 2 lines and 10 characters")
-    editor.type("Control+Home", "n", "e", "w", "Enter")
-    index = lab.ask(f"read {editor.name}")
-    lab.wait_for_output(index, "has 3 lines and 15 characters")  # with the line ends of the file
-    assert editor.file.read_bytes() == b"one\r\ntwo\r\n"
-    assert editor.state["dirty"] is True
+def test_what_is_typed_and_not_saved_is_what_the_agent_reads(connected: LabPage) -> None:
+    with open_editor(connected, "one\r\ntwo\r\n") as editor:
+        index = connected.ask(f"read {editor.name}")
+        connected.wait_for_output(index, "has 2 lines and 10 characters")
+        editor.type("Control+Home", "n", "e", "w", "Enter")
+        index = connected.ask(f"read {editor.name}")
+        # With the line ends of the file.
+        connected.wait_for_output(index, "has 3 lines and 15 characters")
+        assert editor.file.read_bytes() == b"one\r\ntwo\r\n"
+        assert editor.state["dirty"] is True
 
 
-def test_a_write_is_seen_at_once_saved_and_undone_by_a_key(lab: LabPage) -> None:
-    editor = open_editor(lab, "one\ntwo\nthree\n")
-    editor.type("Control+End", "x", "Control+Home", "ArrowRight")
-    lab.ask(f"mode trust; edit {editor.name}: two -> zwei")
-    editor.wait_text("one\nzwei\nthree\nx")
-    wait_until(lambda: not editor.state["dirty"], 15)
-    assert editor.file.read_text() == "one\nzwei\nthree\nx"
-    assert (editor.state["line"], editor.state["column"]) == (0, 1)
-    editor.type("Control+z")
-    editor.wait_text("one\ntwo\nthree\nx")
-    assert editor.file.read_text() == "one\nzwei\nthree\nx"
-    editor.type("Control+s")
-    wait_until(lambda: editor.file.read_text() == "one\ntwo\nthree\nx", 15)
-    expect_no_dialog(lab)
+def test_a_write_is_seen_at_once_saved_and_undone_by_a_key(connected: LabPage) -> None:
+    with open_editor(connected, "one\ntwo\nthree\n") as editor:
+        editor.type("Control+End", "x", "Control+Home", "ArrowRight")
+        connected.ask(f"mode trust; edit {editor.name}: two -> zwei; mode ask")
+        editor.wait_text("one\nzwei\nthree\nx")
+        wait_until(lambda: not editor.state["dirty"], 15)
+        assert editor.file.read_text() == "one\nzwei\nthree\nx"
+        assert (editor.state["line"], editor.state["column"]) == (0, 1)
+        editor.type("Control+z")
+        editor.wait_text("one\ntwo\nthree\nx")
+        assert editor.file.read_text() == "one\nzwei\nthree\nx"
+        editor.type("Control+s")
+        wait_until(lambda: editor.file.read_text() == "one\ntwo\nthree\nx", 15)
+        expect_no_dialog(connected)
 
 
-def test_what_is_typed_before_a_write_is_kept_and_the_write_refused(lab: LabPage) -> None:
-    editor = open_editor(lab, "one\n")
-    index = lab.ask(f"write {editor.name}: theirs", wait=False)
-    lab.output(index).get_by_role("button", name="Allow once", exact=True).wait_for()
-    editor.type("Control+End", "m", "i", "n", "e")
-    press(lab, index, f"Write {editor.name}", "Allow once")
-    lab.wait_until_done(index)
-    lab.wait_for_output(index, "newer than what was seen")
-    lab.wait_for_output(index, "theirs")
-    assert editor.text == "one\nmine"
-    assert editor.file.read_text() == "one\n"
-    editor.type("Control+s")
-    wait_until(lambda: editor.file.read_text() == "one\nmine", 15)
-    expect_no_dialog(lab)
+def test_what_is_typed_before_a_write_is_kept_and_the_write_refused(connected: LabPage) -> None:
+    with open_editor(connected, "one\n") as editor:
+        index = connected.ask(f"write {editor.name}: theirs", wait=False)
+        question(connected, index, f"Write {editor.name}")
+        editor.type("Control+End", "m", "i", "n", "e")
+        press(connected, index, f"Write {editor.name}", "Allow once")
+        connected.wait_until_done(index)
+        connected.wait_for_output(index, "newer than what was seen")
+        connected.wait_for_output(index, "theirs")
+        assert editor.text == "one\nmine"
+        assert editor.file.read_text() == "one\n"
+        editor.type("Control+s")
+        wait_until(lambda: editor.file.read_text() == "one\nmine", 15)
+        expect_no_dialog(connected)
 
 
 # -- with jupyter-collaboration -----------------------------------------------------------------
@@ -191,28 +206,28 @@ def open_elsewhere(colleague: Page, server: JupyterServer, name: str) -> None:
 def test_a_shared_document_shows_the_write_to_all_who_have_it_open(
     shared_lab: LabPage, colleague: Page
 ) -> None:
-    editor = open_editor(shared_lab, "one\ntwo\nthree\n")
-    open_elsewhere(colleague, shared_lab.server, editor.name)
-    colleague.keyboard.type("new ")
-    editor.wait_text("new one\ntwo\nthree\n")
-    index = shared_lab.ask(f"mode trust; edit {editor.name}: two -> zwei")
-    shared_lab.wait_for_output(index, f"I edited {editor.name}")
-    written = "new one\nzwei\nthree\n"
-    assert editor.text == written
-    wait_until(lambda: colleague.evaluate(STATE, editor.name)["text"] == written, 15)
-    wait_until(lambda: editor.file.read_text() == written, 30)
-    editor.type("Control+z")
-    editor.wait_text("new one\ntwo\nthree\n")
-    # The same without the editor beside the notebook.
-    wait_until(lambda: editor.file.read_text() == "new one\ntwo\nthree\n", 30)
-    wait_until(lambda: not editor.state["dirty"], 30)
-    editor.close()
+    connect(shared_lab)
+    with open_editor(shared_lab, "one\ntwo\nthree\n") as editor:
+        open_elsewhere(colleague, shared_lab.server, editor.name)
+        colleague.keyboard.type("new ")
+        editor.wait_text("new one\ntwo\nthree\n")
+        index = shared_lab.ask(f"mode trust; edit {editor.name}: two -> zwei")
+        shared_lab.wait_for_output(index, f"I edited {editor.name}")
+        written = "new one\nzwei\nthree\n"
+        assert editor.text == written
+        wait_until(lambda: colleague.evaluate(STATE, editor.name)["text"] == written, 15)
+        wait_until(lambda: editor.file.read_text() == written, 30)
+        editor.type("Control+z")
+        editor.wait_text("new one\ntwo\nthree\n")
+        wait_until(lambda: editor.file.read_text() == "new one\ntwo\nthree\n", 30)
+        expect_no_dialog(shared_lab)
+    # Now she alone has it open.
     index = shared_lab.ask(f"edit {editor.name}: three -> drei")
     shared_lab.wait_for_output(index, f"I edited {editor.name}")
     written = "new one\ntwo\ndrei\n"
     wait_until(lambda: colleague.evaluate(STATE, editor.name)["text"] == written, 15)
     wait_until(lambda: editor.file.read_text() == written, 30)
-    # What is typed there and not saved yet: whether the agent has read it or not, it stays.
+    # What is typed and not saved yet: whether the agent has read it or not, it stays.
     colleague.keyboard.type("more ")
     shared_lab.ask(f"edit {editor.name}: drei -> three")
     wait_until(lambda: editor.file.read_text().startswith("new more one"), 30)
