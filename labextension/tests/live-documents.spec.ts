@@ -57,9 +57,14 @@ class OpenFile {
 
 function made(...files: OpenFile[]): { documents: Documents; notebook: FakeNotebook } {
   const manager = {
-    registry: { preferredWidgetFactories: () => [{ name: 'Editor' }, { name: 'CSVTable' }] },
+    registry: {
+      getModelFactory: () => new TextModelFactory(),
+      getWidgetFactory: () => ({ contentProviderId: 'rtc' }),
+      preferredWidgetFactories: () => [{ name: 'Editor' }, { name: 'CSVTable' }]
+    },
     services: {
       contents: {
+        getSharedModelFactory: () => null,
         normalize: (path: string) => contents.normalize(path),
         get: (path: string) => Promise.resolve(files.find(file => file.path === path)!.file)
       }
@@ -232,6 +237,12 @@ describe('a text that is shown before it is written', () => {
     expect(file.text).toBe('two typed');
     expect(file.model.dirty).toBe(true);
   });
+});
+
+it('joins nothing where documents are not shared', async () => {
+  const { documents } = made(new OpenFile('a.py', { text: 'one', hash: '1' }));
+  expect(await documents.answer({ op: 'join', path: 'b.py' })).toBeNull();
+  expect(await documents.answer({ op: 'find', path: 'b.py' })).toBeNull();
 });
 
 describe('an open notebook', () => {
