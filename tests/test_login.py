@@ -195,6 +195,22 @@ def test_a_prompt_that_wants_a_login_is_sent_again_after_it(
     assert len(made.received("session/prompt")) == 2
 
 
+def test_a_question_of_the_agent_about_its_login_is_put_to_the_user(
+    kernel: KernelUnderTest, script: Any
+) -> None:
+    def authenticate(agent: Any) -> None:
+        ask = {"mode": "url", "url": "https://login.example/x", "elicitationId": "e"}
+        about = {"requestId": agent.current_id, "message": "Sign in there", **ask}
+        agent.note("answer", agent.answer(agent.request("elicitation/create", about)))
+        agent.reply({})
+
+    given = refusing({"id": "a", "name": "Account"})
+    made = script(**{**given, "authenticate": authenticate})
+    cell = connect(kernel, made, "1", "", "1").ok()
+    assert "login.example" in "".join(cell.asked)
+    assert [note["result"] for note in made.notes("answer")] == [{"action": "accept"}]
+
+
 def test_logging_out_is_done_only_where_it_is_advertised(
     kernel: KernelUnderTest, script: Any
 ) -> None:

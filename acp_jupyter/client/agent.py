@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ from ..protocol import dialects, elicitation, jsonrpc, outgoing, recording, v2
 from ..protocol.methods import CLIENT_METHODS, supports
 from ..protocol.recording import REPLAY_EVENT
 from ..services.agents import MISSING_IS_EMPTY, AgentSpec
+from ..services.elicitation import Answer
 from ..services.notebooks import META
 from ..services.permissions import Permissions
 from ..services.policy import Policy
@@ -86,6 +87,8 @@ class Agent:
         errors: the last lines of its standard error as they came, see `log`.
         on_news: called when anything about it may have changed: it said something, a turn or a
             question began or ended, it is gone. Often; it must be cheap.
+        on_question: answers questions about a request of ours outside of a turn; ``None`` where
+            nobody can.
     """
 
     def __init__(
@@ -137,6 +140,7 @@ class Agent:
         self.errors_count = 0
         self._error_rest = b""
         self.on_news: Callable[[], None] = _nothing
+        self.on_question: Callable[[elicitation.Elicitation], Awaitable[Answer]] | None = None
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -570,15 +574,18 @@ class Agent:
         return await session.serve(method, params)
 
     async def _elicit_about_request(self, method: str, params: JSON) -> JSON:
-        """A question that belongs to a request of ours: shown in the one turn that runs.
-
-        Outside of a turn there is no output to show it in, so nobody can answer.
+        """A question that belongs to a request of ours: shown in the one turn that runs, or where
+        the user logs in. Elsewhere there is no output to show it in, so nobody can answer.
         """
         running = [session for session in self.sessions.values() if session.running]
         if len(running) == 1:
             return await running[0].serve(method, params)
-        elicitation.elicitation(params)  # what is no question is refused all the same
-        return elicitation.response("cancel")
+        request = elicitation.elicitation(params)  # what is no question is refused all the same
+        if self.on_question is None:
+            return elicitation.response("cancel")
+        answer = await self.on_question(request)
+        accepted = answer.action == "accept" and request.mode == "form"
+        return elicitation.response(answer.action, answer.content if accepted else None)
 
     async def _session_of(self, ident: str) -> Session:
         if ident not in self.sessions and self._opening:

@@ -14,12 +14,15 @@ import secrets
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ACPError, AuthenticationRequired, ErrorCode, UsageError
 from ..protocol.auth import AuthMethod, auth_methods, find
+from ..protocol.elicitation import Elicitation
 from ..protocol.forms import Choice, Field
 from ..rendering.characters import one_line
+from ..services.elicitation import Answer
 from ..services.permissions import CannotAsk
 from ..session.transcript import ElicitationEntry
 from .asking import Asking
@@ -145,11 +148,38 @@ class Login:
             raise _not_logged_in(agent, error, "you did not log in")
         return {name: str(value) for name, value in answer.content.items()}
 
+    async def _answer(self, agent: Agent, request: Elicitation) -> Answer:
+        """Put a question of the agent's own about the login."""
+        if request.mode == "unknown" or request.problem:
+            return Answer("decline", by="client", reason=request.problem)
+        ident = f"login-{secrets.token_hex(6)}"
+        entry = ElicitationEntry(
+            ident,
+            0,
+            question_id=ident,
+            agent=agent.name,
+            mode="url" if request.mode == "url" else "form",
+            message=request.message,
+            title=request.title,
+            description=request.description,
+            fields=request.fields,
+            url=request.url,
+            elicitation_id=request.elicitation_id,
+        )
+        try:
+            return await Asking(self._host, self._cell).fill(entry)
+        except CannotAsk as error:
+            return Answer("cancel", by="nobody", reason=str(error))
+
     # -- the kinds -----------------------------------------------------------------------------
 
     async def _by_agent(self, agent: Agent, params: dict[str, str], method: AuthMethod) -> None:
         self._cell.sink.stream(f"Logging in: {_name(method)} …\n")
-        await agent.request("authenticate", params)
+        agent.on_question = partial(self._answer, agent)
+        try:
+            await agent.request("authenticate", params)
+        finally:
+            agent.on_question = None
         self._cell.sink.stream("Logged in.\n")
 
     async def _by_string(self, agent: Agent, method: AuthMethod) -> None:
