@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import threading
+import traceback
 
 import nbformat
 import pytest
@@ -251,6 +252,18 @@ async def test_f59_a_redirect_is_not_followed_and_the_token_told_to_nobody():
         await server.request("GET", "contents")
     assert gone.value.gone
     assert "canary" not in str(gone.value)
+
+
+@pytest.mark.parametrize("token", ["canary\ntoken", "canary-\u2603"])
+async def test_a_token_that_no_header_can_hold_is_not_told_either(token):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        server = JupyterServer(ServerInfo(url, "/nowhere", token))
+        with pytest.raises(Unreachable) as told:
+            await server.request("GET", "contents")
+    shown = "".join(traceback.format_exception(told.value))
+    assert "could not be asked" in shown
+    assert "canary" not in shown
 
 
 async def test_a_request_to_a_server_that_hangs_ends_when_it_is_cancelled():

@@ -256,11 +256,13 @@ class JupyterServer:
             content = response.read(largest + 1)
         except ConnectionRefusedError:
             raise Unreachable("the Jupyter server is gone", gone=True) from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             # What it says may quote the request, so only its kind is told.
             raise Unreachable(
                 f"the Jupyter server could not be asked ({type(error).__name__})"
             ) from None
+        finally:
+            connection.close()  # also where nobody waits for it any more
         if len(content) > largest:
             raise Refusal(f"the Jupyter server's answer has more than {largest} bytes")
         return Answer(response.status, _decoded(content, response.status))
