@@ -44,6 +44,8 @@ def offered(code: str, cursor: int | None = None, **replaced: Any) -> Completion
         ("%acp permissions ", ["ask", "deny", "allow"]),
         ("%acp permissions a", ["ask", "allow"]),
         ("%acp permissions ask a", []),
+        ("%acp roots ", ["add", "remove"]),
+        ("%acp terminals s", ["stop"]),
         ("%acp help lo", ["log", "login", "logout"]),
         ("%acp log 1", []),
         ("/pl", ["/plan", "/play"]),

@@ -9,13 +9,17 @@ import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..magics import commands as acp_commands
 from ..services.agents import known_names
 
 if TYPE_CHECKING:
     from .typed import Typed
+
+
+SECOND_WORDS: Final = {"terminals": ["stop", "attach"], "roots": ["add", "remove"]}
+"""What may follow a command of ``%acp``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +119,8 @@ def _acp(line: str, cursor: int, agents: Mapping[str, object], typed: Typed | No
         )
     if words[1] == "permissions" and len(words) == 3:
         return _matching(words[-1], cursor, ["ask", "deny", "allow"], "policy")
-    if words[1] == "terminals" and len(words) == 3:
-        return _matching(words[-1], cursor, ["stop", "attach"], "command")
+    if words[1] in SECOND_WORDS and len(words) == 3:
+        return _matching(words[-1], cursor, SECOND_WORDS[words[1]], "command")
     if words[1] == "help":
         return _matching(words[-1], cursor, acp_commands(), "command")
     return Completion(cursor)
