@@ -473,3 +473,62 @@ async def test_a_turn_that_nobody_waits_for_any_more_is_cancelled(script, tmp_pa
         await trio_wait_until(lambda: made.notes("cancelled"))
         assert not session.running
         assert session.transcript.turn.stop_reason == "cancelled"
+
+
+async def test_what_is_declared_is_what_is_served(script, tmp_path):
+    """C5, C7, C13: of version 1."""
+    made = script()
+    async with open_client() as client:
+        await client.connect(from_command(made.argv), str(tmp_path))
+        declared = made.received("initialize")[0]["params"]["clientCapabilities"]
+    assert declared.pop("_meta")["terminal-auth"] is True
+    assert declared == {
+        "fs": {"readTextFile": True, "writeTextFile": True},
+        "terminal": True,
+        "elicitation": {"form": {}, "url": {}},
+        "session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}},
+        "plan": {},
+        "auth": {"terminal": True},
+    }
+
+
+async def test_an_agent_that_resumes_is_not_asked_for_its_history_after_a_crash(script, tmp_path):
+    def prompt(agent):
+        if agent.run == 1:
+            os._exit(3)
+
+    def resume(agent):
+        agent.reply({})
+
+    capabilities = {"loadSession": True, "sessionCapabilities": {"resume": {}}}
+    made = script(capabilities=capabilities, prompt=prompt, resume=resume)
+    async with open_client() as client:
+        session = await client.connect(from_command(made.argv), str(tmp_path))
+        with pytest.raises(AgentExited):
+            await session.prompt(PROMPT)
+        session = await client.session()
+        assert session.loaded
+        await session.prompt(PROMPT)
+    assert len(made.received("session/resume")) == 1
+    assert not made.received("session/load")
+
+
+async def test_an_agent_that_advertises_resuming_and_does_not_know_it_is_loaded(script, tmp_path):
+    def prompt(agent):
+        if agent.run == 1:
+            os._exit(3)
+
+    def load_session(agent):
+        agent.text("from before")
+        agent.reply({})
+
+    capabilities = {"loadSession": True, "sessionCapabilities": {"resume": {}}}
+    made = script(capabilities=capabilities, prompt=prompt, load_session=load_session)
+    async with open_client() as client:
+        session = await client.connect(from_command(made.argv), str(tmp_path))
+        with pytest.raises(AgentExited):
+            await session.prompt(PROMPT)
+        session = await client.session()
+        assert session.loaded
+        assert "from before" in shown(session)
+    assert len(made.received("session/resume")) == len(made.received("session/load")) == 1

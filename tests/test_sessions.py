@@ -157,3 +157,49 @@ def test_what_an_agent_does_not_advertise_is_not_called_and_not_offered(
         assert f"cannot {cannot}" in error.traceback
     kernel.run("%acp disconnect").ok()
     assert {m["method"] for m in made.received()} == {"initialize", "session/new"}
+
+
+def completed(kernel: KernelUnderTest, code: str) -> list[str]:
+    reply = kernel.client.complete(code, len(code), reply=True, timeout=30)
+    return list(reply["content"]["matches"])
+
+
+def test_tab_offers_what_the_agent_has(kernel: KernelUnderTest, script: Any) -> None:
+    kernel.run("%acp connect demo").ok()
+    sessions(kernel)
+    assert completed(kernel, "%acp set mo") == ["mode", "model"]
+    assert completed(kernel, "%acp set model ") == ["small", "large"]
+    assert completed(kernel, "%acp set verbose t") == ["true"]
+    assert completed(kernel, "%acp sessions f") == ["fork"]
+    assert "1" in completed(kernel, "%acp sessions load ")
+    assert completed(kernel, "%acp provid") == []
+    made = script()
+    kernel.connect(made).ok()
+    assert completed(kernel, "%acp sessions ") == ["new", "use"]
+    assert completed(kernel, "%acp resu") == []
+    assert completed(kernel, "%acp set ") == []
+    kernel.run("%acp disconnect").ok()
+
+
+def test_a_session_of_another_folder_needs_the_folder_to_be_named(
+    kernel: KernelUnderTest, script: Any
+) -> None:
+    """An agent says itself where a session was; that does not widen what it may write."""
+
+    def list_them(agent: Any) -> None:
+        agent.reply({"sessions": [{"sessionId": "far", "cwd": "/", "title": "Far"}]})
+
+    def load_session(agent: Any) -> None:
+        agent.text("from there", "far")
+        agent.reply({})
+
+    capabilities = {"loadSession": True, "sessionCapabilities": {"list": {}}}
+    made = script(capabilities=capabilities, list=list_them, load_session=load_session)
+    kernel.connect(made).ok()
+    assert "Far · far · /" in sessions(kernel, "--all")
+    error = kernel.run("%acp sessions load far").failed("UsageError")
+    assert "--cwd FOLDER" in error.traceback
+    assert not made.received("session/load")
+    assert "Earlier conversation" in sessions(kernel, "load far --cwd .")
+    (sent,) = made.received("session/load")
+    assert sent["params"]["cwd"] == str(kernel.cwd)
