@@ -83,10 +83,12 @@ def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
         *,
         capabilities: dict[str, Any] | None = None,
         given: dict[str, Any] | None = None,
+        version: int = 1,
         **functions: Callable[..., None],
     ) -> Script:
         directory = tmp_path / f"script-{len(scripts)}"
-        scripts.append(Script(directory, functions, capabilities=capabilities, given=given))
+        made = Script(directory, functions, capabilities=capabilities, given=given, version=version)
+        scripts.append(made)
         return scripts[-1]
 
     yield make

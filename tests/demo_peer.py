@@ -42,12 +42,14 @@ class Peer:
     """A client of one agent process.
 
     Attributes:
-        messages: everything received, in order.
+        messages: everything received, in order, the entries of batches one by one.
+        batches: how many arrays were received.
         answers: by method, a function from the params to the result; it may return `HOLD` to
             answer later by `reply`, or raise `AgentError` to answer with an error.
     """
 
-    def __init__(self, store: Path | str, **env: str) -> None:
+    def __init__(self, store: Path | str, *, version: int = 1, **env: str) -> None:
+        self.version = version
         environ = {**os.environ, "ACP_DEMO_STORE": str(store), **env}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "acp_jupyter.demo_agent"],
@@ -57,6 +59,7 @@ class Peer:
             env=environ,
         )
         self.messages: list[dict[str, Any]] = []
+        self.batches = 0
         self.sent: list[dict[str, Any]] = []
         self.answers: dict[str, Callable[[dict[str, Any]], Any]] = {}
         self.exempt: Callable[[dict[str, Any]], bool] = lambda message: False
@@ -91,8 +94,11 @@ class Peer:
         for line in self.process.stdout:
             message = json.loads(line)
             with self._changed:
-                self.messages.append(message)
+                self.messages += message if isinstance(message, list) else [message]
+                self.batches += isinstance(message, list)
                 self._changed.notify_all()
+            if isinstance(message, list):
+                continue
             if "method" in message and "id" in message:
                 self._serve(message)
         with self._changed:
@@ -256,9 +262,9 @@ class Peer:
         theirs = {m["id"]: m["method"] for m in self.messages if "method" in m and "id" in m}
         for message in self.messages:
             if message.get("id", 0) is not None and not self.exempt(message):
-                validate_message(
-                    "to_client", message, method_of_response=ours.get(message.get("id"))
-                )
+                answers = ours.get(message.get("id"))
+                validate_message("to_client", message, self.version, method_of_response=answers)
         for message in self.sent:
             if "method" not in message:
-                validate_message("to_agent", message, method_of_response=theirs[message["id"]])
+                answers = theirs[message["id"]]
+                validate_message("to_agent", message, self.version, method_of_response=answers)

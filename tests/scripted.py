@@ -29,6 +29,7 @@ class Script:
             ``at_end``; each takes the agent.
         capabilities: what the agent offers.
         given: values for ``agent.given``; JSON.
+        version: of the protocol that the agent speaks.
 
     Attributes:
         older_methods: that the client may call, or answer, though the schema does not have them.
@@ -41,12 +42,14 @@ class Script:
         *,
         capabilities: dict[str, Any] | None = None,
         given: dict[str, Any] | None = None,
+        version: int = 1,
     ) -> None:
         self.older_methods: set[str] = set()
         self._record = directory / "record"
         self._record.mkdir(parents=True)
         scenario = directory / "scenario.py"
-        parts = [f"CAPABILITIES = {capabilities or {}!r}", f"GIVEN = {given or {}!r}"]
+        parts = [f"VERSION = {version}", f"CAPABILITIES = {capabilities or {}!r}"]
+        parts.append(f"GIVEN = {given or {}!r}")
         for name, function in functions.items():
             parts.append(textwrap.dedent(inspect.getsource(function)))
             parts.append(f"{name} = {function.__name__}")
@@ -81,7 +84,8 @@ class Script:
 
     def received(self, method: str = "") -> list[dict[str, Any]]:
         """The messages from the client, of one method or all."""
-        messages = [json.loads(e["received"]) for e in self.entries() if "received" in e]
+        lines = [json.loads(e["received"]) for e in self.entries() if "received" in e]
+        messages = [m for line in lines for m in (line if isinstance(line, list) else [line])]
         return [m for m in messages if not method or m.get("method") == method]
 
     def answers(self, ident: Any) -> list[dict[str, Any]]:
@@ -95,11 +99,14 @@ class Script:
     def check_schema(self) -> None:
         """Hold all that the client sent against the official schema."""
         asked = {json.dumps(e["asked"][0]): e["asked"][1] for e in self.entries() if "asked" in e}
+        version = 1
         for message in self.received():
             if message.get("method") in self.older_methods:
                 continue
+            if message.get("method") == "initialize":  # of the next process, perhaps
+                version = message["params"]["protocolVersion"]
             method = asked.get(json.dumps(message.get("id")), "_unknown")
             answers = method if "method" not in message else None
             if answers in self.older_methods:
                 continue
-            validate_message("to_agent", message, method_of_response=answers)
+            validate_message("to_agent", message, version, method_of_response=answers)

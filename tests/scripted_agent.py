@@ -28,6 +28,7 @@ class Agent:
         turn: number of the prompt that runs, from 1.
         run: how many processes of this scenario have been started, this one included.
         given: the test's own values.
+        version: of the protocol that it speaks at most.
         received: all messages so far, decoded.
         reading: cleared to stop reading standard input.
     """
@@ -36,6 +37,7 @@ class Agent:
         self._scenario = scenario
         self.given: dict[str, Any] = scenario.get("GIVEN", {})
         self.capabilities: dict[str, Any] = scenario.get("CAPABILITIES", {})
+        self.version: int = scenario.get("VERSION", 1)
         self.session_id = "session-1"
         self.turn = 0
         self.run = len(list(record.glob("run-*"))) + 1
@@ -74,6 +76,22 @@ class Agent:
         self._current.answered = True
         body = {"error": error} if error is not None else {"result": result}
         self.send({"jsonrpc": "2.0", "id": ident, **body})
+
+    def accept(self, message_id: str | None = "user-1") -> None:
+        """Accept the prompt (version 2)."""
+        self.reply({} if message_id is None else {"messageId": message_id})
+
+    def state(self, state: str, **more: Any) -> None:
+        """Tell the session's state (version 2)."""
+        self.update(sessionUpdate="state_update", state=state, **more)
+
+    def work(self, text: str = "done", stop_reason: str = "end_turn") -> None:
+        """Accept the prompt, answer a text and stop (version 2)."""
+        self.accept()
+        self.state("running")
+        content = {"type": "text", "text": text}
+        self.update(sessionUpdate="agent_message_chunk", messageId="m-1", content=content)
+        self.state("idle", stopReason=stop_reason)
 
     def end(self, stop_reason: str = "end_turn") -> None:
         self.reply({"stopReason": stop_reason})
@@ -152,12 +170,13 @@ class Agent:
             if not line:
                 break
             self._keep(received=line.decode("utf-8"))
-            message = json.loads(line)
-            with self._changed:
-                self.received.append(message)
-                self._changed.notify_all()
-            if "method" in message and "id" in message:
-                threading.Thread(target=self._handle, args=[message], daemon=True).start()
+            read = json.loads(line)
+            for message in read if isinstance(read, list) else [read]:
+                with self._changed:
+                    self.received.append(message)
+                    self._changed.notify_all()
+                if "method" in message and "id" in message:
+                    threading.Thread(target=self._handle, args=[message], daemon=True).start()
         at_end = self._scenario.get("at_end")
         if at_end is not None:
             at_end(self)
@@ -165,7 +184,8 @@ class Agent:
     def _handle(self, message: dict[str, Any]) -> None:
         self._current.id, self._current.answered = message["id"], False
         method = message["method"]
-        name = {"session/new": "new_session", "session/load": "load_session"}.get(method)
+        names = {"session/new": "new_session", "session/load": "load_session"}
+        name = names.get(method)
         handler = self._scenario.get(name or method.rpartition("/")[2])
         if method == "session/prompt":
             self.turn += 1
@@ -177,6 +197,10 @@ class Agent:
 
     def _answer_properly(self, method: str, params: dict[str, Any]) -> None:
         match method:
+            case "initialize" if self.version == 2 and params["protocolVersion"] == 2:
+                info = {"name": "scripted", "version": "1"}
+                capabilities = {"session": {}, **self.capabilities}
+                self.reply({"protocolVersion": 2, "info": info, "capabilities": capabilities})
             case "initialize":
                 self.reply(
                     {
@@ -190,6 +214,10 @@ class Agent:
                 self.reply({"sessionId": self.session_id})
             case "session/load":
                 self.reply({})
+            case "session/resume" if self.version == 2:
+                self.reply({})
+            case "session/prompt" if self.version == 2:
+                self.work()
             case "session/prompt":
                 self.end()
             case _:

@@ -1074,10 +1074,17 @@ def test_a_second_prompt_is_refused_while_one_runs_and_other_sessions_work(
     assert peer.response(request_id)["stopReason"] == "cancelled"
 
 
-@pytest.mark.parametrize("version", [0, 2, 7, 65535])
-def test_other_protocol_versions_are_answered_with_1(tmp_path: Path, version: int) -> None:
+def test_version_0_is_answered_with_1(tmp_path: Path) -> None:
     with Peer(tmp_path) as connected:
-        assert connected.call("initialize", protocolVersion=version)["protocolVersion"] == 1
+        assert connected.call("initialize", protocolVersion=0)["protocolVersion"] == 1
+
+
+@pytest.mark.parametrize("version", [2, 7, 65535])
+def test_later_versions_are_answered_with_2(tmp_path: Path, version: int) -> None:
+    info = {"name": "peer", "version": "1"}
+    with Peer(tmp_path, version=2) as connected:
+        answer = connected.call("initialize", protocolVersion=version, info=info)
+        assert (answer["protocolVersion"], answer["info"]["title"]) == (2, "Demo Agent")
 
 
 BAD_REQUESTS: list[tuple[str, dict[str, Any], int]] = [

@@ -1,4 +1,5 @@
-"""The bundled agent: a real ACP v1 agent on stdio, without network or model.
+"""The bundled agent: a real ACP agent (v1, and v2 where it is asked for) on stdio, without network
+or model.
 
 ``python -m acp_jupyter.demo_agent`` starts it. It understands a small language of requests and
 serves each with the means of the protocol, so it is what people learn the tool on and what the

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from acp_jupyter.demo_agent import VERSION, handlers, language, params, settings
+from acp_jupyter.demo_agent import VERSION, handlers, language, params, second, settings
 from acp_jupyter.demo_agent.settings import Offers
 from acp_jupyter.demo_agent.store import Session, Store, open_store
 from acp_jupyter.demo_agent.turn import Stop, Turn
@@ -38,6 +38,12 @@ from acp_jupyter.demo_agent.wire import (
 
 PROTOCOL_VERSION = 1
 AUTH_METHOD = "demo"
+AUTH = {
+    "id": AUTH_METHOD,
+    "name": "Demo login",
+    "description": "Logs in at once, without a password",
+}
+INFO = {"name": "acp-jupyter-demo", "title": "Demo Agent", "version": VERSION}
 TITLE_CHARACTERS = 60
 # How long the end of the connection waits for turns to end their commands.
 EXIT_GRACE_S = 2.0
@@ -102,6 +108,8 @@ class Agent:
 
     def _answer(self, request_id: Any, method: str, given: Any) -> None:
         try:
+            if self._connection.second and isinstance(given, dict):
+                method, given = second.incoming(method, given)
             result = self._call(request_id, method, given)
         except RpcError as error:
             self._connection.send_error(request_id, error)
@@ -109,6 +117,8 @@ class Agent:
             self._connection.send_error(request_id, _internal(error))
         else:
             if result is not None:
+                if self._connection.second:
+                    result = second.result(result)
                 self._connection.send_result(request_id, result)
                 if method in ("session/new", "session/load", "session/resume", "session/fork"):
                     self._advertise_commands(result.get("sessionId") or given["sessionId"])
@@ -137,6 +147,10 @@ class Agent:
         )
 
     def _update(self, session_id: str, update: Json) -> None:
+        said = second.update(update) if self._connection.second else update
+        if said is None:
+            return
+        update = said
         self._connection.notify("session/update", {"sessionId": session_id, "update": update})
 
     # -- connection ------------------------------------------------------------------------------
@@ -145,6 +159,8 @@ class Agent:
         version = given.get("protocolVersion")
         if type(version) is not int or not 0 <= version <= 65535:
             raise params.invalid("protocolVersion must be an integer from 0 to 65535.")
+        if version >= second.VERSION:
+            return self._initialize_second(given)
         self._offers = settings.offers(given.get("clientCapabilities"))
         capabilities: Json = {
             "loadSession": True,
@@ -163,23 +179,20 @@ class Agent:
         methods: list[Json] = []
         if self._auth:
             capabilities["auth"] = {"logout": {}}
-            methods.append(
-                {
-                    "id": AUTH_METHOD,
-                    "name": "Demo login",
-                    "description": "Logs in at once, without a password",
-                }
-            )
+            methods.append(dict(AUTH))
         return {
             "protocolVersion": PROTOCOL_VERSION,
             "agentCapabilities": capabilities,
-            "agentInfo": {
-                "name": "acp-jupyter-demo",
-                "title": "Demo Agent",
-                "version": VERSION,
-            },
+            "agentInfo": dict(INFO),
             "authMethods": methods,
         }
+
+    def _initialize_second(self, given: Json) -> Json:
+        if not isinstance(given.get("info"), dict):
+            raise params.invalid("info must be an object.")
+        self._offers = second.offers(given.get("capabilities"))
+        self._connection.second = True
+        return second.initialized(dict(INFO), auth=dict(AUTH) if self._auth else None)
 
     def _authenticate(self, given: Json) -> Json:
         method = params.string(given, "methodId")
@@ -232,10 +245,18 @@ class Agent:
         session = self._reopen(given, servers_required=True)
         for update in session.history.updates:
             self._update(session.session_id, update)
+        self._tell_idle(session)
         return self._setup(session)
 
+    def _tell_idle(self, session: Session) -> None:
+        """How things are, after a replay and before the answer (version 2)."""
+        if self._connection.second:
+            self._update(session.session_id, {"sessionUpdate": "state_update", "state": "idle"})
+
     def _resume(self, given: Json) -> Json:
-        return self._setup(self._reopen(given, servers_required=False))
+        session = self._reopen(given, servers_required=False)
+        self._tell_idle(session)
+        return self._setup(session)
 
     def _fork(self, given: Json) -> Json:
         source = self._reopen(given, servers_required=False, use=False)
@@ -322,8 +343,21 @@ class Agent:
         session.turns += 1
         assert self._offers is not None
         turn = Turn(self._connection, self._store, session, self._offers)
-        session.turn = self._prompts[request_id] = turn
+        session.turn = turn
+        if self._connection.second:
+            self._accept(request_id, turn, blocks)
+        else:
+            self._prompts[request_id] = turn
         self._start(lambda: self._run_turn(request_id, turn, blocks))
+
+    def _accept(self, request_id: Any, turn: Turn, blocks: list[Json]) -> None:
+        """Take a prompt into the session: in version 2 the answer says no more than that."""
+        message_id = turn.prompt_id
+        self._connection.send_result(request_id, {"messageId": message_id})
+        turn.send_update(
+            {"sessionUpdate": "user_message", "messageId": message_id, "content": blocks}
+        )
+        turn.state("running")
 
     def _run_turn(self, request_id: Any, turn: Turn, blocks: list[Json]) -> None:
         session = turn.session
@@ -349,7 +383,12 @@ class Agent:
         if reason == "refusal":
             session.history.drop_after(mark)
         self._end_turn(request_id, turn)
-        if error is not None:
+        if self._connection.second:
+            if error is not None:
+                turn.state("idle", stopReason="error", error=error.as_json())
+            else:
+                turn.state("idle", stopReason=reason)
+        elif error is not None:
             self._connection.send_error(request_id, error)
         else:
             self._connection.send_result(request_id, {"stopReason": reason})
@@ -363,7 +402,7 @@ class Agent:
                 {
                     "sessionUpdate": "user_message_chunk",
                     "content": block,
-                    "messageId": f"{session.session_id}-{turn.number}-0",
+                    "messageId": turn.prompt_id,
                 }
             )
         text = "\n".join(block["text"] for block in blocks if block["type"] == "text")

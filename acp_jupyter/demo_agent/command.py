@@ -7,13 +7,15 @@ Rules:
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import re
+import shlex
 import signal
 import subprocess
 import threading
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from acp_jupyter.demo_agent import samples
 from acp_jupyter.demo_agent.turn import ToolCall, Turn
@@ -83,6 +85,35 @@ def in_terminal(turn: Turn, call: ToolCall, program: str, arguments: list[str]) 
     return Result(output, status.get("exitCode"), status.get("signal"))
 
 
+class Display:
+    """What a client of version 2 is shown of a command that we run ourselves; else nothing.
+
+    Attributes:
+        content: the tool call's content that shows it.
+    """
+
+    def __init__(self, turn: Turn, call: ToolCall, command: str) -> None:
+        self._turn = turn if turn.offers.display else None
+        self._update: Json = {"terminalId": f"terminal-{call.call_id}"}
+        self.content: Json = {}
+        if self._turn is not None:
+            self._tell("terminal_update", command=command, cwd=turn.session.cwd)
+            self.content = {"content": [{"type": "terminal", **self._update}]}
+            call.keep = {"content": []}
+
+    def show(self, data: bytes) -> None:
+        """Some of its output, cut anywhere."""
+        self._tell("terminal_output_chunk", data=base64.b64encode(data).decode())
+
+    def end(self, result: Result) -> None:
+        status = {"exitCode": result.exit_code, "signal": result.signal}
+        self._tell("terminal_update", exitStatus=status)
+
+    def _tell(self, kind: str, **fields: Any) -> None:
+        if self._turn is not None:
+            self._turn.send_update({"sessionUpdate": kind, **self._update, **fields})
+
+
 def in_child(turn: Turn, call: ToolCall, program: str, arguments: list[str]) -> Result:
     """Run as a child process in the session's working directory.
 
@@ -100,10 +131,12 @@ def in_child(turn: Turn, call: ToolCall, program: str, arguments: list[str]) -> 
     )
     output = bytearray()
     done = threading.Event()
+    display = Display(turn, call, shlex.join([program, *arguments]))
 
     def drain() -> None:
         assert process.stdout is not None
         while data := process.stdout.read1(65536):  # type: ignore[attr-defined]
+            display.show(data)
             output.extend(data)
             del output[:-OUTPUT_BYTES]
         process.wait()
@@ -114,7 +147,7 @@ def in_child(turn: Turn, call: ToolCall, program: str, arguments: list[str]) -> 
     thread = threading.Thread(target=drain, daemon=True)
     thread.start()
     try:
-        call.start()
+        call.start(**display.content)
         with turn.connection.changed:
             turn.connection.changed.wait_for(
                 lambda: done.is_set() or turn.cancelled or turn.connection.closed
@@ -124,7 +157,9 @@ def in_child(turn: Turn, call: ToolCall, program: str, arguments: list[str]) -> 
         if not done.is_set():
             _end(process)
         thread.join(2.0)
-    return _result(process.returncode, bytes(output))
+    result = _result(process.returncode, bytes(output))
+    display.end(result)
+    return result
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

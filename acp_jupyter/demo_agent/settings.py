@@ -32,6 +32,7 @@ class Offers(NamedTuple):
     boolean_options: bool = False
     notices: bool = False
     compaction: bool = False
+    display: bool = False  # version 2: shows terminals of the agent's own
 
 
 def offers(capabilities: Any) -> Offers:

@@ -402,7 +402,9 @@ def run(turn: Turn, text: str) -> bool:
         reason = error.strerror if isinstance(error, OSError) else error.message
         return _give_up(turn, call, f"run `{text}`", f"{reason}")
     changes: Json = {"rawOutput": {"exitCode": result.exit_code, "signal": result.signal}}
-    if not turn.offers.terminal:
+    if turn.offers.display:
+        call.keep = {"content": [samples.text_content(result.output)]}
+    elif not turn.offers.terminal:
         changes["content"] = [samples.text_content(result.output)]
     if result.exit_code == 0:
         call.complete(**changes)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from acp_jupyter.demo_agent import samples
+from acp_jupyter.demo_agent import samples, second
 from acp_jupyter.demo_agent.settings import Offers
 from acp_jupyter.demo_agent.store import Session, Store
 from acp_jupyter.demo_agent.wire import (
@@ -125,8 +125,14 @@ class Turn:
         self.plan: Plan | None = None
         self.cancelled = False
         self.output_length = 0
+        self._asked = 0
         self._messages = 0
         self._message_kind = ""
+
+    @property
+    def prompt_id(self) -> str:
+        """Id of the user's message."""
+        return f"{self.session.session_id}-{self.number}-0"
 
     # -- sending ---------------------------------------------------------------------------------
 
@@ -139,8 +145,10 @@ class Turn:
 
     def send_update(self, update: Json) -> None:
         """Send a session update that is no part of the conversation's history."""
-        params = {"sessionId": self.session.session_id, "update": update}
-        self.connection.notify("session/update", params)
+        said = second.update(update) if self.connection.second else update
+        if said is not None:
+            params = {"sessionId": self.session.session_id, "update": said}
+            self.connection.notify("session/update", params)
 
     def chunk(self, content: Json, kind: str = "agent_message_chunk") -> None:
         """Send one content block of a message; text of one kind in a row is one message."""
@@ -189,11 +197,27 @@ class Turn:
     def begin(self, method: str, params: Json) -> Pending:
         """Send a request of this session to the client; see `wait`."""
         self.check()
+        if self.connection.second:
+            params = second.request(method, params)
+            self._asked += 1
+            self.state("requires_action")
         return self.connection.begin(method, {"sessionId": self.session.session_id, **params})
 
     def wait(self, pending: Pending, on_cancel: Callable[[], None] | None = None) -> Any:
         """Wait for the answer; see `Connection.wait` for what it raises."""
-        return self.connection.wait(pending, cancelled=lambda: self.cancelled, on_cancel=on_cancel)
+        try:
+            return self.connection.wait(
+                pending, cancelled=lambda: self.cancelled, on_cancel=on_cancel
+            )
+        finally:
+            self._asked -= self.connection.second
+            if self._asked == 0:
+                self.state("running")
+
+    def state(self, state: str, **more: Any) -> None:
+        """Tell whether the session works (version 2 alone has that)."""
+        if self.connection.second:
+            self.send_update({"sessionUpdate": "state_update", "state": state, **more})
 
     def request(self, method: str, params: Json) -> Any:
         """Send a request and wait for the answer."""

@@ -85,12 +85,31 @@ class Pending:
         self.done = True
 
 
+class Batch:
+    """The answers to one batch, which are sent together when all ``expected`` are there."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._answers: list[Json] = []
+        self.expected = 0
+
+    def add(self, answer: Json) -> None:
+        with self._connection.changed:
+            self._answers.append(answer)
+            complete = len(self._answers) == self.expected
+        if complete:
+            self._connection.send(self._answers)
+
+
 class Connection:
     """Both directions of the wire.
 
     Args:
         source: binary stream to read lines from.
         sink: file descriptor to write to.
+
+    Attributes:
+        second: version 2 was agreed on, which has batches.
     """
 
     def __init__(self, source: BinaryIO, sink: int) -> None:
@@ -101,6 +120,8 @@ class Connection:
         self.closed = False
         self._pending: dict[int, Pending] = {}
         self._next_id = 0
+        self.second = False
+        self._batches: dict[Any, Batch] = {}
 
     def run(self, on_message: Callable[[Json], None]) -> None:
         """Hand every request and notification to ``on_message`` until the input ends."""
@@ -117,6 +138,35 @@ class Connection:
         except (ValueError, RecursionError):
             self.send_error(None, RpcError(PARSE_ERROR, "The line is not JSON."))
             return
+        if self.second and isinstance(message, list):
+            self._receive_batch(message, on_message)
+        else:
+            self._receive_one(message, on_message)
+
+    def _receive_batch(self, messages: list[Any], on_message: Callable[[Json], None]) -> None:
+        """Serve a batch of version 2: its answers go out as one array."""
+        if not messages:
+            self.send_error(None, RpcError(INVALID_REQUEST, "A batch must not be empty."))
+            return
+        batch = Batch(self)
+        for message in messages:
+            if isinstance(message, dict) and isinstance(message.get("method"), str):
+                if "id" in message and _is_id(message["id"]):
+                    batch.expected += 1
+                    self._batches[message["id"]] = batch
+            elif not isinstance(message, dict) or not {"result", "error"} & set(message):
+                batch.expected += 1
+        for message in messages:
+            is_message = isinstance(message, dict) and bool(
+                {"method", "result", "error"} & set(message)
+            )
+            if is_message:
+                self._receive_one(message, on_message)
+            else:
+                error = RpcError(INVALID_REQUEST, "An entry of the batch is no message.")
+                batch.add({"jsonrpc": "2.0", "id": None, "error": error.as_json()})
+
+    def _receive_one(self, message: Any, on_message: Callable[[Json], None]) -> None:
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
             error = RpcError(INVALID_REQUEST, 'A message is one object with "jsonrpc": "2.0".')
             self.send_error(None, error)
@@ -140,7 +190,7 @@ class Connection:
                 pending.settle(message)
                 self.changed.notify_all()
 
-    def send(self, message: Json) -> None:
+    def send(self, message: Json | list[Json]) -> None:
         """Write one message. After the client is gone this does nothing."""
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
         # A lone surrogate is legal in JSON and has no UTF-8 form: it becomes "?".
@@ -153,10 +203,17 @@ class Connection:
                 self.close()
 
     def send_result(self, request_id: Any, result: Json) -> None:
-        self.send({"jsonrpc": "2.0", "id": request_id, "result": result})
+        self._answer({"jsonrpc": "2.0", "id": request_id, "result": result})
 
     def send_error(self, request_id: Any, error: RpcError) -> None:
-        self.send({"jsonrpc": "2.0", "id": request_id, "error": error.as_json()})
+        self._answer({"jsonrpc": "2.0", "id": request_id, "error": error.as_json()})
+
+    def _answer(self, message: Json) -> None:
+        batch = self._batches.pop(message["id"], None)
+        if batch is None:
+            self.send(message)
+        else:
+            batch.add(message)
 
     def notify(self, method: str, params: Json) -> None:
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
