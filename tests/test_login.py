@@ -13,6 +13,7 @@ from acp_jupyter.protocol.dialects import initialized
 from tests.kernel_client import KernelUnderTest
 
 TYPED = "hunter2-is-typed"
+AWKWARD = 'qu"ote\\slash-ü'
 
 
 def methods(*given: Any) -> list[AuthMethod]:
@@ -165,6 +166,27 @@ def test_a_password_of_the_oldest_dialect_is_sent_and_seen_nowhere_else(
     log = kernel.run("%acp log").ok().text
     assert "authenticate" in log
     assert TYPED not in log + cell.text + cell.html + "".join(cell.asked) + json.dumps(cell.asked)
+
+
+def test_what_is_typed_is_in_no_recording_and_not_in_the_log_of_json(
+    kernel: KernelUnderTest, script: Any
+) -> None:
+    recording = kernel.cwd / "login.acp.jsonl"
+    kernel.run(f"%acp record {recording}").ok()
+    made = script(**refusing("token"))
+    made.older_methods.add("authenticate")
+    connect(kernel, made, "1", "", AWKWARD, "").ok()
+    kernel.run("hello").ok()
+    log = kernel.run("%acp log").ok().text
+    kernel.run("%acp disconnect").ok()
+    kernel.run("%acp record off").ok()
+    (sent,) = made.received("authenticate")
+    assert sent["params"] == {"method": "token", "token": AWKWARD}
+    kept = recording.read_text("utf-8")
+    assert '"authenticate"' in kept
+    for text in (log, kept):
+        assert "slash-" not in text
+        assert "[redacted]" in text
 
 
 def test_a_type_that_nobody_knows_is_shown_and_not_sent(

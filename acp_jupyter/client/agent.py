@@ -182,7 +182,8 @@ class Agent:
 
     def conceal(self, secrets: Iterable[str]) -> None:
         """Take values out of everything that is shown, kept or recorded from now on."""
-        self.secrets |= frozenset(filter(None, secrets))
+        for secret in filter(None, secrets):  # the log has lines of JSON
+            self.secrets |= {secret, msgspec.json.encode(secret).decode()[1:-1]}
         if self.recording is not None:
             self.recording.conceal(self.secrets)
 
