@@ -171,7 +171,8 @@ def from_name(name: str, configured: Mapping[str, object], registry: str = "") -
     if agent is not None:
         return AgentSpec(name, (), registry=agent)
     names = known_names(configured)
-    close = difflib.get_close_matches(name, [*names, *known.names()], n=3, cutoff=0.5)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    close = close or difflib.get_close_matches(name, known.names(), n=3, cutoff=0.6)
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
     raise UsageError(
         f"no agent is called {name!r}",
