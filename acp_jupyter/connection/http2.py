@@ -133,6 +133,11 @@ class Http2:
         stream: to the server.
         close: ends it at once.
         target: authority, scheme and path of all requests.
+
+    Attributes:
+        reason: how it has ended, after "the agent …"; empty while it has not.
+        greeted: the server has spoken HTTP/2.
+        silent: it was given up because nothing came.
     """
 
     def __init__(
@@ -156,6 +161,8 @@ class Http2:
         self._window = trio.Event()
         self._heard = trio.current_time()
         self.reason = ""
+        self.greeted = False
+        self.silent = False
 
     async def start(self) -> None:
         """Send the preface.
@@ -252,6 +259,7 @@ class Http2:
             self.lose("closed the connection")
             return
         if isinstance(event, (h2.events.WindowUpdated, h2.events.RemoteSettingsChanged)):
+            self.greeted = True
             self._window.set()
             return
         stream = self._streams.get(getattr(event, "stream_id", 0) or 0)
@@ -274,6 +282,7 @@ class Http2:
         while not self.reason:
             await trio.sleep(PING_EVERY)
             if trio.current_time() - self._heard > SILENCE:
+                self.silent = True
                 self.lose(f"has not answered for {SILENCE:.0f} s; the connection is given up")
             elif not self.reason:
                 self._state.ping(b"acp-ping")

@@ -112,6 +112,7 @@ class HttpTransport(RemoteTransport):
         self._connection_id = ""
         self._version = ""
         self._streams: dict[str, _Events] = {}
+        self._reading: set[_Events] = set()
         self._leaving: set[str] = set()
         self._opening: dict[int, tuple[str, str]] = {}
         self._questions: dict[int | str, str] = {}
@@ -199,8 +200,15 @@ class HttpTransport(RemoteTransport):
 
     def _broken(self, error: Http2Lost) -> AgentError:
         if not self._connection_id:
-            # Unasked-for HTTP/2 makes no sense to a server that has only HTTP/1.1.
-            self._failure = self._failure or self._without_http2()
+            assert self._http is not None
+            self._failure = self._failure or (
+                ConnectionFailed(
+                    f"agent {self._name!r} at {self._address} {error}",
+                    remedy="Check the address, and what the server's log says.",
+                )
+                if self._http.greeted or self._http.silent
+                else self._without_http2()  # which makes no sense to a server of HTTP/1.1
+            )
         self._end(str(error))
         return self._failure if isinstance(self._failure, AgentError) else self._lost()
 
@@ -331,6 +339,7 @@ class HttpTransport(RemoteTransport):
         """
         self._fields(session, "GET")  # refuses ids that cannot be sent
         stream = self._streams[session] = _Events(session, may_be_missing=may_be_missing)
+        self._reading.add(stream)
         self._nursery.start_soon(self._read_stream, stream)
         with trio.move_on_after(STREAM_LIMIT):
             await stream.begun.wait()
@@ -340,6 +349,13 @@ class HttpTransport(RemoteTransport):
 
     async def _read_stream(self, stream: _Events) -> None:
         """Task: read an event stream to its end."""
+        try:
+            await self._read_to_end(stream)
+        finally:
+            self._reading.discard(stream)
+            self._close_when_read()
+
+    async def _read_to_end(self, stream: _Events) -> None:
         whose = "the session's event stream" if stream.session else "the event stream"
         reason = f"ended {whose}"
         try:
@@ -462,15 +478,21 @@ class HttpTransport(RemoteTransport):
         if not self._ended.is_set():
             self._reason = reason
             self._ended.set()
+            if self._http is not None:
+                self._http.lose(reason)
+            self._close_when_read()
+
+    def _close_when_read(self) -> None:
+        """Nothing comes any more once each stream has passed on what had arrived."""
+        if self._ended.is_set() and not self._reading:
             self._into.close()
-            for stream in self._streams.values():
-                stream.reading.cancel()
 
     def kill(self) -> None:
         """See `transport.Transport`."""
         self._end("was disconnected")
-        if self._http is not None:
-            self._http.lose("was disconnected")
+        for stream in self._reading:
+            stream.reading.cancel()
+        self._into.close()
 
     async def aclose(self, grace: float = 0.5) -> None:
         """Tell the agent that the connection is over, and end it."""
