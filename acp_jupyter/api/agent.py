@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..services.decisions import Record
     from ..services.policy import Policy
     from ..services.workspace.snapshot import Snapshot
+    from ..session.changes import FileChange
 
 Permissions = str | os.PathLike[str] | Mapping[str, Any]
 """A mode, the path of a policy file, or a policy as a dict."""
@@ -59,6 +60,7 @@ def connect(
     roots: Sequence[str | os.PathLike[str]] = (),
     protocol: int | None = None,
     token_env: str | None = None,
+    isolate: str | None = None,
 ) -> Agent:
     """Start an agent, or connect to one that runs elsewhere.
 
@@ -73,6 +75,7 @@ def connect(
         protocol: version to ask for, 1 or 2 (a draft; an agent that has only 1 is started again
             with that); by default what the settings say.
         token_env: name of the environment variable that holds the token for an address.
+        isolate: "copy" or "worktree": it works in a copy of ``cwd``, see `Agent.accept`.
 
     Returns:
         A handle; use it in a ``with`` statement, or call its ``close``.
@@ -84,6 +87,7 @@ def connect(
     """
     handle = _prepare(agent, cwd, permissions, env, protocol, token_env)
     try:
+        handle._isolate(isolate)
         handle._roots = [handle._directory(root) for root in roots]
         handle._call(handle._connect)
     except BaseException:
@@ -101,10 +105,12 @@ async def aconnect(
     roots: Sequence[str | os.PathLike[str]] = (),
     protocol: int | None = None,
     token_env: str | None = None,
+    isolate: str | None = None,
 ) -> Agent:
     """`connect`, for ``await``."""
     handle = _prepare(agent, cwd, permissions, env, protocol, token_env)
     try:
+        handle._isolate(isolate)
         handle._roots = [handle._directory(root) for root in roots]
         await handle._acall(handle._connect)
     except BaseException:
@@ -198,6 +204,58 @@ class Agent(Opens):
         return dict(self._live.agent_capabilities)
 
     @property
+    def changes(self) -> list[FileChange]:
+        """What differs in the copy of ``isolate`` from what it was made of, and was not accepted.
+
+        Raises:
+            UsageError: it works in no copy.
+        """
+        from ..host.isolation import isolated_of
+
+        return list(isolated_of(self._link).changes().files)
+
+    def accept(self, *paths: str) -> dict[str, str]:
+        """Bring `changes` over to the folder: of all files, or of some files and folders.
+
+        A file is left alone if the original has changed since the copy was made.
+
+        Returns:
+            The files that were left alone, and why.
+
+        Raises:
+            UsageError: it works in no copy, or a path names no changed file.
+        """
+        from ..host.isolation import accept, isolated_of
+
+        _, refused = accept(isolated_of(self._link), paths)
+        return {change.path: reason for change, reason in refused}
+
+    def discard(self) -> None:
+        """End it, and remove its copy with all that was not accepted.
+
+        Raises:
+            UsageError: it works in no copy.
+        """
+        from ..host.isolation import isolated_of
+
+        copy = isolated_of(self._link)
+        self.close()
+        copy.discard()
+
+    def _isolate(self, way: str | None) -> None:
+        if way is None:
+            return
+        from ..host.isolation import isolated
+
+        if self._spec.remote is not None:
+            raise UsageError(
+                "an agent that runs elsewhere cannot work in a copy here",
+                remedy="Connect it without isolate.",
+            )
+        self._link.isolated = isolated(self._host, self.cwd, way)
+        self.cwd = self._link.isolated.folder
+
+    @property
     def alive(self) -> bool:
         """Whether its process runs."""
         return self._link.agent is not None and self._link.agent.alive
@@ -237,12 +295,19 @@ class Agent(Opens):
         return await self._acall(self._new_session, self._directory(cwd), given)
 
     def close(self) -> None:
-        """End the agent and all that it started; again does nothing."""
+        """End the agent and all that it started; again does nothing.
+
+        The copy of ``isolate`` is kept, in `cwd`, if something in it was not accepted.
+        """
         if self._closed:
             return
         self._closed = True
         if self._link.client is not None and not self._link.client.closed:
             self._link.call(self._cell(), self._link.disconnect, exclusive=False)
+        if self._link.isolated is not None:
+            from ..host.isolation import settle
+
+            settle(self._link.isolated)
         self._host.drop(self._link)
         if self._own_host:
             self._host.close()

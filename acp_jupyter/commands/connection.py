@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..services.agents import REPLAY, AgentSpec, from_command, from_recording, known_names
 from .base import Commands, no_arguments, unknown_option
 
+if TYPE_CHECKING:
+    from ..host.link import Link
+
 LOG_LINES = 40
 """Messages that ``%acp log`` shows by default."""
+
+OPTIONS = ["--cwd", "--isolate", "--protocol", "--token-env", "--yes", "--"]
+"""Of ``%acp connect``."""
 
 LOG_WIDTH = 1000
 """Characters shown of one message."""
@@ -20,15 +26,46 @@ class ConnectionCommands(Commands):
     """Start, look at and end agents."""
 
     def _do_connect(self, arguments: list[str]) -> None:
-        """%acp connect NAME [--yes] [--cwd DIR] [--as ALIAS] [--protocol 2], or %acp connect … --
-        COMMAND ARGUMENT…: start an agent and open a session in the notebook's folder, or in DIR;
-        with --yes it is downloaded unasked, with --protocol 2 it is asked for the draft of the
-        next protocol. With an address as the name (wss://…, https://…) [--token-env
-        NAME]: connect to an agent that runs there, with the token that the variable holds. With
-        replay:FILE as the name [--speed original] [--apply-files]: replay a recording."""
+        """%acp connect NAME [--yes] [--cwd DIR] [--as ALIAS] [--isolate worktree|copy]
+        [--protocol 2], or %acp connect … -- COMMAND ARGUMENT…: start an agent and open a session
+        in the notebook's folder, or in DIR; with --isolate it works in a copy (see accept), with
+        --yes it is downloaded unasked, with --protocol 2 it is asked for the draft of the next
+        protocol. With an address as the name (wss://…, https://…) [--token-env NAME]: connect to
+        an agent that runs there, with the token that the variable holds. With replay:FILE as the
+        name [--speed original] [--apply-files]: replay a recording."""
+        way, arguments = _taken_before_command("--isolate", arguments)
         spec, cwd = self._parse_connect(arguments)
         link = self._host.link(self._alias)
-        link.call(self._cell(), link.connect, spec, cwd)
+        if way is None and link.isolated is None:
+            link.call(self._cell(), link.connect, spec, cwd)
+        else:
+            self._connect_isolated(link, spec, cwd, way)
+
+    def _connect_isolated(self, link: Link, spec: AgentSpec, cwd: str, way: str | None) -> None:
+        """With a copy of the agent's own, or after one."""
+        from ..host.isolation import isolated, settle
+
+        if way is not None and spec.remote is not None:
+            raise UsageError(
+                "an agent that runs elsewhere cannot work in a copy here",
+                remedy="Connect it without --isolate.",
+            )
+        copy = None if way is None else isolated(self._host, cwd, way)
+        try:
+            link.call(self._cell(), link.connect, spec, cwd if copy is None else copy.folder)
+        except BaseException:
+            if copy is not None:
+                copy.discard()
+            raise
+        before, link.isolated = link.isolated, copy
+        if copy is not None:
+            self._say(
+                f"It works in a copy, {copy.folder}: see `%acp changes`, `%acp accept`, "
+                "`%acp discard`."
+            )
+        kept = settle(before)
+        if kept:
+            self._say(kept)
 
     def _do_restart(self, arguments: list[str]) -> None:
         """%acp restart: end the agent, start it anew and open a new session."""
@@ -45,6 +82,12 @@ class ConnectionCommands(Commands):
             self._say("No agent was connected.")
             return
         self._say(f"{agent.spec.name} has ended.")
+        if link.isolated is not None:
+            from ..host.isolation import settle
+
+            kept = settle(link.isolated)
+            if kept:
+                self._say(f"{kept} `%acp accept` and `%acp discard` still work.")
         if agent.survivors():
             left = "\n  ".join(agent.survivors())
             self._say(f"It had left these running, which were ended too:\n  {left}")
@@ -102,7 +145,7 @@ class ConnectionCommands(Commands):
             elif word == "--yes":
                 unasked = True
             elif word.startswith("-"):
-                raise unknown_option(word, ["--cwd", "--protocol", "--token-env", "--yes", "--"])
+                raise unknown_option(word, OPTIONS)
             else:
                 names.append(word)
         if command is not None:
@@ -131,6 +174,13 @@ def _protocol(words: list[str]) -> tuple[int | None, list[str]]:
 
     found, rest = _taken("--protocol", words)
     return (None if found is None else read_protocol(found)), rest
+
+
+def _taken_before_command(option: str, words: list[str]) -> tuple[str | None, list[str]]:
+    """`_taken`; what stands behind ``--`` is the agent's."""
+    cut = words.index("--") if "--" in words else len(words)
+    found, own = _taken(option, words[:cut])
+    return found, [*own, *words[cut:]]
 
 
 def _taken(option: str, words: list[str]) -> tuple[str | None, list[str]]:

@@ -1,12 +1,13 @@
-"""``%acp changes`` and ``%acp undo``: what turns changed on the disk."""
+"""``%acp changes``, ``undo``, ``accept`` and ``discard``: what agents changed on the disk."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..rendering.changes import line
 from ..rendering.characters import one_line
-from .base import Commands
+from .base import Commands, no_arguments
 
 if TYPE_CHECKING:
     from ..host.changed_files import Undone
@@ -17,10 +18,20 @@ class WorkspaceCommands(Commands):
 
     def _do_changes(self, arguments: list[str]) -> None:
         """%acp changes [TURN]: show which files changed while a turn ran, and how; by default the
-        last one in which some did."""
+        last one in which some did. Of an agent that works in a copy, without a number: how the
+        copy differs from the folder."""
         from ..host.changed_files import turn_of
         from ..rendering import changes
 
+        copy = self._link.isolated
+        if copy is not None and not copy.gone and not arguments:
+            found = copy.changes()
+            head = f"In the copy {copy.folder}"
+            if found:
+                self._cell().present(changes.bundle(found, head, what="Not accepted"))
+            else:
+                self._say(f"{head} nothing waits to be accepted.")
+            return
         turn = turn_of(self._link.session, _number("changes", arguments))
         if turn.changes is None:
             self._say(f"Nobody looked at the files while turn {turn.number} ran.")
@@ -38,6 +49,36 @@ class WorkspaceCommands(Commands):
         turn = turn_of(link.session, _number("undo", arguments))
         undone = link.call(self._cell(), undo_asking, self._host, link.session, turn)
         self._say("\n".join(_told(turn.number, undone)))
+
+    def _do_accept(self, arguments: list[str]) -> None:
+        """%acp accept [PATH…]: bring over what the agent changed in its copy, of all files or of
+        some, where the original is as it was when the copy was made."""
+        from ..host.isolation import accept, isolated_of
+
+        link = self._link
+        copy = isolated_of(link)
+        if link.session is not None and link.session.busy:
+            raise UsageError("a prompt is running", remedy="Wait for its end, or stop it.")
+        done, refused = accept(copy, arguments)
+        lines = [f"accepted: {line(change)}" for change in done]
+        for change, reason in refused:
+            path, why = one_line(change.path, 300), one_line(reason, 300)
+            lines.append(f"left alone: {path} ({why})")
+        if refused:
+            lines.append(f"What was left alone is in {copy.folder}.")
+        self._say("\n".join(lines) or "Nothing waits to be accepted.")
+
+    def _do_discard(self, arguments: list[str]) -> None:
+        """%acp discard: end the agent that works in a copy, and remove the copy with all that was
+        not accepted."""
+        from ..host.isolation import isolated_of
+
+        no_arguments("discard", arguments)
+        link = self._link
+        copy = isolated_of(link)
+        link.call(self._cell(), link.disconnect)
+        copy.discard()
+        self._say(f"The copy {copy.folder} was removed.")
 
 
 def _number(name: str, arguments: list[str]) -> int | None:

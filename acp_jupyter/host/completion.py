@@ -102,6 +102,8 @@ def _acp(line: str, cursor: int, agents: Mapping[str, object], typed: Typed | No
         return _matching(words[-1], cursor, [shlex.quote(word) for word in found], "option")
     if words[1] == "agents" and len(words) == 3:
         return _matching(words[-1], cursor, ["update", *_registered()], "agent")
+    if words[1] == "connect" and words[-2] == "--isolate":
+        return _matching(words[-1], cursor, ["copy", "worktree"], "way")
     if words[1] == "connect" and "--" not in words[2:-1]:
         return _matching(
             words[-1],
@@ -110,6 +112,7 @@ def _acp(line: str, cursor: int, agents: Mapping[str, object], typed: Typed | No
                 *known_names(agents),
                 *_registered(agents),
                 "--cwd",
+                "--isolate",
                 "--protocol",
                 "--token-env",
                 "--yes",

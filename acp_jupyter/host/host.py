@@ -349,6 +349,11 @@ class Host:
             except (TimeoutError, ACPError):
                 pass  # stopping the portal cancels it, and the guard ends the processes
         self.portal.stop()
+        for link in self.all_links():
+            if link.isolated is not None:
+                from .isolation import settle
+
+                settle(link.isolated)
 
     def all_links(self) -> list[Link]:
         """Those with names, then those of the Python API."""

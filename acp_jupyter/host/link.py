@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..services.last_sessions import LastSessions
     from ..services.permissions import Asker
     from ..services.policy import Policy
+    from ..services.workspace.isolated import Isolated
     from ..services.workspace.snapshot import Snapshot
     from ..session.attachments import Prompt
     from ..session.transcript import Entry, Turn
@@ -72,6 +73,7 @@ class Link:
         caps: what all turns of the link together may take.
         spent: what they have taken.
         snapshot: how files were, for checks; ``None`` until somebody asks for one.
+        isolated: the copy in which the agent works, or worked last; ``None`` if in none.
     """
 
     def __init__(self, host: Host, key: str, *, name: str = "", quiet: bool = False) -> None:
@@ -84,6 +86,7 @@ class Link:
         self.caps = NO_LIMITS
         self.spent = Spent()
         self.snapshot: Snapshot | None = None
+        self.isolated: Isolated | None = None
         self.client: Client | None = None
         self._shown: dict[str, _Shown] = {}
         self._busy = False

@@ -26,17 +26,19 @@ FOOTER: Final = 20_000
 WHOLE: Final = 1_000_000
 """The same of what the user asks to see."""
 
+WHILE: Final = "Changed while it ran"
+
 _BINARY: Final = "\nGIT binary patch\n"
 
 
-def title(changes: Changes) -> str:
+def title(changes: Changes, what: str = WHILE) -> str:
     """How many files and lines; empty if nothing has changed."""
     if not changes.count:
         return ""
     files = "1 file" if changes.count == 1 else f"{changes.count:,} files"
     counts = diff.counts_text(changes.added, changes.removed)
     lines = f", {counts}" if changes.added or changes.removed else ""
-    return f"Changed while it ran: {files}{lines}"
+    return f"{what}: {files}{lines}"
 
 
 def line(change: FileChange) -> str:
@@ -60,13 +62,16 @@ def body(change: FileChange) -> str:
     return "" if start < 0 or _BINARY in change.diff else change.diff[start + 1 :]
 
 
-def to_html(changes: Changes, *, room: int = FOOTER, open_: bool = False) -> Safe | None:
+def to_html(
+    changes: Changes, *, room: int = FOOTER, open_: bool = False, what: str = WHILE
+) -> Safe | None:
     """The changes, folded; ``None`` if there is nothing to say.
 
     Args:
         changes: of a turn.
         room: characters of patches; a file beyond them is named only.
         open_: the list of files is not folded.
+        what: has become of the files.
     """
     notes = [el("div", muted(one_line(note, 500))) for note in changes.notes]
     if not changes.count:
@@ -82,7 +87,7 @@ def to_html(changes: Changes, *, room: int = FOOTER, open_: bool = False) -> Saf
     if room < 0:
         rows.append(el("div", muted("Not all is shown here: see `%acp changes`.")))
     inner = el("div", rows, notes, style=BODY)
-    return box(fold(muted(f"▤ {title(changes)}"), inner, open_=open_))
+    return box(fold(muted(f"▤ {title(changes, what)}"), inner, open_=open_))
 
 
 def _file(change: FileChange, text: str) -> Safe:
@@ -91,10 +96,10 @@ def _file(change: FileChange, text: str) -> Safe:
     return fold(head, diff.patch_to_html(text)) if text else el("div", head)
 
 
-def to_lines(changes: Changes, *, whole: bool = False) -> Iterator[str]:
+def to_lines(changes: Changes, *, whole: bool = False, what: str = WHILE) -> Iterator[str]:
     """The same as text; ``whole`` with the patches."""
     if changes.count:
-        yield f"{title(changes)}"
+        yield title(changes, what)
     for change in changes.files[:SHOWN]:
         yield f"  {SYMBOLS[change.kind]} {line(change)}"
         if whole and (text := body(change)):
@@ -105,11 +110,11 @@ def to_lines(changes: Changes, *, whole: bool = False) -> Iterator[str]:
     yield from (one_line(note, 500) for note in changes.notes)
 
 
-def bundle(changes: Changes, head: str = "") -> dict[str, Any]:
+def bundle(changes: Changes, head: str = "", *, what: str = WHILE) -> dict[str, Any]:
     """All of it, for who asks to see it."""
     first = [head] if head else []
-    shown = to_html(changes, room=WHOLE, open_=True)
-    lines = [*first, *to_lines(changes, whole=True)]
+    shown = to_html(changes, room=WHOLE, open_=True, what=what)
+    lines = [*first, *to_lines(changes, whole=True, what=what)]
     return {
         "text/html": str(join([el("div", muted(head)) if head else None, shown])),
         "text/plain": "\n".join(lines),

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -78,6 +79,38 @@ def copy(source: Path, target: Path, *, leave_out: Collection[Path] = ()) -> Cop
     return Copied(files, size, links)
 
 
+def copy_files(source: str, target: str, paths: Iterable[str]) -> None:
+    """Copy some files of a folder into another one.
+
+    Args:
+        source: absolute; it is only read, through no link within it.
+        target: is there.
+        paths: below the source; links that lead out of it, and what is no file, are left out.
+
+    Raises:
+        UsageError: they are too large.
+        ACPError: the copy cannot be written.
+    """
+    own, size = Folder(source), 0
+    for count, path in enumerate(paths, 1):
+        place, made = os.path.join(source, path), os.path.join(target, path)
+        try:
+            status = os.lstat(place)
+            size += status.st_size
+            _check_size(Path(source), count, size)
+            os.makedirs(os.path.dirname(made), exist_ok=True)
+            if stat.S_ISLNK(status.st_mode):
+                if not _leads_out(place, source):
+                    os.symlink(os.readlink(place), made)
+            elif stat.S_ISREG(status.st_mode):
+                Path(made).write_bytes(own.read(path))
+                os.chmod(made, stat.S_IMODE(status.st_mode) & 0o777)
+        except FileNotFoundError:
+            continue  # it is gone by now
+        except (OSError, Refusal) as error:
+            raise ACPError(f"{place} cannot be copied: {error}") from error
+
+
 def _check_size(source: Path, files: int, size: int) -> None:
     if files > MAX_FILES or size > MAX_BYTES:
         raise UsageError(
@@ -128,7 +161,7 @@ def changes(before: Path, after: Path, *, leave_out: Collection[str] = ()) -> li
     room = PATCHES
     try:
         old, new = (Folder(os.path.realpath(place)) for place in (before, after))
-        paths = {*_files(before), *_files(after)}.difference(leave_out)
+        paths = {*files(before), *files(after)}.difference(leave_out)
         for path in sorted(paths):
             sides = Held(*old.look(path)), Held(*new.look(path))
             change = difference(path, *sides, root=new.path, room=room)
@@ -142,7 +175,12 @@ def changes(before: Path, after: Path, *, leave_out: Collection[str] = ()) -> li
     return found
 
 
-def _files(folder: Path) -> Iterator[str]:
+def files(folder: Path) -> Iterator[str]:
+    """Paths of the files and links in a folder, with ``/``, but for those that no copy has.
+
+    Raises:
+        ACPError: there are too many.
+    """
     root = os.path.realpath(folder)
     count = 0
     for entry in _walk(root):

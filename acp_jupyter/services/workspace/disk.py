@@ -66,6 +66,19 @@ class Folder:
                 return None, None
             raise
 
+    def read(self, path: str) -> bytes:
+        """All of a regular file, however large.
+
+        Raises:
+            Refusal: it is none, or cannot be read.
+        """
+        with (
+            self._parent(path) as (parent, name),
+            refusing(path),
+            open(self._roots.open_child(parent, (name,), os.O_RDONLY), "rb") as file,
+        ):
+            return file.read()
+
     def put(self, path: str, *, now: Version | None, then: Version | None, data: bytes) -> None:
         """Make a file what it was, or is elsewhere.
 
