@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from acp_jupyter.errors import UsageError
 from acp_jupyter.protocol.auth import AuthMethod, Variable, auth_methods, find
 from acp_jupyter.protocol.dialects import initialized
 from tests.kernel_client import KernelUnderTest
+from tests.live_kernel import LiveKernel, as_server, live_kernel
+from tests.test_elicitation_kernel import Page
 
 TYPED = "hunter2-is-typed"
 AWKWARD = 'qu"ote\\slash-ü'
@@ -248,3 +251,33 @@ def test_logging_out_is_done_only_where_it_is_advertised(
     assert len(made.received("logout")) == 1
     kernel.run("%acp disconnect").ok()
     assert not plain.received("logout")
+
+
+# -- by widgets, as a frontend of a Jupyter server shows them -------------------------------------
+
+
+@pytest.fixture
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveKernel]:
+    home = tmp_path_factory.mktemp("served")
+    with live_kernel(home, **as_server(home)) as running:
+        yield running
+
+
+def test_a_key_is_typed_into_a_masked_widget_and_is_in_no_output(
+    served: LiveKernel, script: Any
+) -> None:
+    variables = [{"name": "SCRIPTED_THING", "label": "Your thing"}]
+    made = script(**refusing({"id": "k", "name": "Key", "type": "env_var", "vars": variables}))
+    page = Page(served, served.start(f"%acp connect -- {' '.join(made.argv)}"))
+    page.show()
+    assert "The agent wants you to log in." in page.words
+    served.read(lambda: page.find("ButtonModel", description="Submit"))
+    page.click("Submit")
+    served.read(lambda: page.find("PasswordModel") and page.find("PlayModel"))
+    page.set(page.find("PlayModel"), value=1)
+    page.set(page.find("PasswordModel"), value=TYPED)
+    page.click("Submit")
+    cell = served.finish(page.cell).expect_ok()
+    assert made.notes("key") == [None, TYPED]
+    assert "Connected to" in cell.text
+    assert TYPED not in json.dumps(cell.outputs)
