@@ -383,7 +383,7 @@ async def test_the_demo_agent_does_its_work_in_version_2(tmp_path):
         assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "hello"
         said = shown(session)
         assert f"add {tmp_path / 'a.txt'}" in said
-        assert "$ printf hi\nhi" in said
+        assert "$ printf hi\n  hi\n" in said
         with pytest.raises(RequestError, match="asked to fail"):
             await session.prompt([{"type": "text", "text": "fail"}])
         ident, cwd = session.session_id, session.cwd
