@@ -320,6 +320,18 @@ async def test_a_page_that_cannot_show_it_keeps_the_file_as_it_is(
     assert (first.text, path.read_text()) == ("one", "one")
 
 
+async def test_what_is_too_large_for_a_page_is_not_written_behind_it(tmp_path: Path) -> None:
+    path = made(tmp_path, "one")
+    page = Page(path)
+    files, documents = service(tmp_path, page)
+    with pytest.raises(Refusal, match="has to close it first"):
+        await write(files, path, "x" * (2**20 + 1))
+    assert (page.told, path.read_text()) == ([], "one")
+    documents.pages.clear()
+    await write(files, path, "x" * (2**20 + 1))
+    assert path.stat().st_size == 2**20 + 1
+
+
 async def test_a_document_that_is_closed_meanwhile_needs_to_show_nothing(tmp_path: Path) -> None:
     path = made(tmp_path, "one")
     page = Page(path)

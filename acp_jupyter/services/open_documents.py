@@ -43,6 +43,9 @@ from .roots import Located
 
 __all__ = ["OpenDocument", "OpenDocumentFiles", "OpenDocuments"]
 
+SHOWN_LIMIT: Final = 2**20
+"""Bytes of a text that is sent to a page: a server drops what exceeds 3 MB in three seconds."""
+
 SAVED_WITHIN: Final = 15.0
 """Seconds for a shared document to be in its file: the server saves one after the last edit."""
 
@@ -226,8 +229,11 @@ class OpenDocumentFiles:
         expected: Version | None,
     ) -> Version:
         live = _live(found, located)
-        if len(_encoded(text)) > WHOLE_LIMIT:
-            raise Refusal(f"{located.path} is open in an editor, and the content is too large")
+        if len(_encoded(text)) > SHOWN_LIMIT:
+            raise Refusal(
+                f"{located.path} is open in the user's editor, where no more than {SHOWN_LIMIT} "
+                "bytes can be shown by an agent; the user has to close it first"
+            )
         if live is not None:
             stored = await self._stored(located)
             seen = _version(_encoded(await _text_of(live, stored.text)), stored)

@@ -121,6 +121,12 @@ describe('what is told of an open document', () => {
     expect(file.text).toBe('one two');
   });
 
+  it('is not the text of one that is too large to be sent', async () => {
+    const file = new OpenFile('a.py', { text: 'one', hash: '1' });
+    file.type('x'.repeat(3_000_000));
+    expect(await find(made(file).documents)).toMatchObject({ dirty: true, text: null });
+  });
+
   it('is another revision after each change', async () => {
     const file = new OpenFile('a.py', { text: 'one', hash: '1' });
     const { documents } = made(file);

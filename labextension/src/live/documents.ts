@@ -28,8 +28,8 @@ type Context = DocumentRegistry.Context;
 type Model = DocumentRegistry.IModel;
 type Answer = Extract<Request, { type: 'document' }>['answer'];
 
-/** Characters of a document that is read from here: what the kernel reads of a whole file. */
-const LARGEST = 10 * 2 ** 20;
+/** Characters of a document that is read from here: a server refuses messages beyond 10 MiB. */
+const LARGEST = 2 * 2 ** 20;
 
 /** Milliseconds by which a file has to be newer to have changed: as JupyterLab has it. */
 const MARGIN = 500;
