@@ -381,7 +381,12 @@ async def test_only_text_that_is_there_is_joined(tmp_path: Path) -> None:
         assert path.read_text() == "text"
     assert documents.joined == []
     await write(files, tmp_path / "new.txt", "again")  # where documents are not shared
+    await write(files, tmp_path / "new.txt", "x" * (2**20 + 1))
     assert documents.joined == [str(tmp_path / "new.txt")]
+    documents.elsewhere = Page(tmp_path / "new.txt", shared=True, text=None)  # too large
+    await write(files, tmp_path / "new.txt", "small")
+    assert (tmp_path / "new.txt").read_text() == "small"
+    assert documents.elsewhere.told == [("settle", True)]
 
 
 async def test_a_notebook_is_written_without_edits_only_and_then_shown_anew(

@@ -183,13 +183,19 @@ class OpenDocumentFiles:
     async def _write_elsewhere(
         self, documents: OpenDocuments, located: Located, text: str, expected: Version | None
     ) -> Version:
-        """Write a file that no page here has open; where documents are shared, others may."""
+        """Write a file that no page here has open; where documents are shared, others may.
+
+        One that is too large for the way to a page is written as if nobody had.
+        """
         document = None
-        if not is_notebook(located.resolved) and await self._is_text(located):
+        small = len(_encoded(text)) <= SHOWN_LIMIT
+        if small and not is_notebook(located.resolved) and await self._is_text(located):
             document = await documents.join(located.resolved)
         if document is None:
             return await self._inner.write(located, text, expected=expected)
         try:
+            if document.text is None:
+                return await self._inner.write(located, text, expected=expected)
             return await self._write_open(documents, [document], located, text, expected)
         finally:
             with trio.CancelScope(shield=True):
