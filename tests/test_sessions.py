@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,9 +133,16 @@ def test_resume_goes_on_where_the_notebook_was_before_its_kernel_was_restarted(
         assert "Connected to" in cell.text
         kernel.run("again", answer=lambda _: None).ok()
         assert re.search(r"remember me · demo-1 · current", sessions(kernel))
-    (kept,) = tmp_path.rglob("sessions/*.json")
+        kernel.restart()
+        kernel.run(f"%acp connect -- {sys.executable} -P -m acp_jupyter.demo_agent")
+        kernel.run("by its command", answer=lambda _: None).ok()
+        kernel.restart()
+        (kept,) = tmp_path.rglob("sessions/*.json")
+        kept.write_text(kept.read_text("utf-8").replace('"demo"', '"python"'), "utf-8")
+        error = kernel.run("%acp resume").failed("UsageError")
+        assert "which has no name here" in error.traceback
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    (last,) = json.loads(kept.read_text("utf-8"))
+    last, *_ = json.loads(kept.read_text("utf-8"))
     assert set(last) == {"alias", "agent", "digest", "session_id", "cwd", "at"}
 
 

@@ -40,6 +40,8 @@ class SessionCommands(Commands):
     def _do_resume(self, arguments: list[str]) -> None:
         """%acp resume: go on in the session that this notebook used last, for example after the
         kernel was restarted; connects the agent first where it is known by a name."""
+        from ..host.sessions import agent_of
+
         no_arguments("resume", arguments)
         link = self._host.link(self._alias)
         spec = None
@@ -50,13 +52,7 @@ class SessionCommands(Commands):
                     "no earlier session of this notebook is known",
                     remedy="Connect the agent; `%acp sessions` lists what it knows.",
                 )
-            try:
-                spec = self._host.agent_named(last.agent)
-            except UsageError as error:
-                raise UsageError(
-                    f"this notebook used {one_line(last.agent, 100)!r}, which has no name here",
-                    remedy="Run the cell that connects it, then `%acp resume`.",
-                ) from error
+            spec = agent_of(self._host, last)
         session = link.call(self._cell(), link.sessions.go_on, spec)
         self._tell(session)
 

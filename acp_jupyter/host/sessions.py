@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from ..client.session import Session
     from ..protocol.listing import Listed
     from ..services.agents import AgentSpec
+    from ..services.last_sessions import Last
     from ..services.policy import Policy
     from ..session.attachments import Prompt
     from ..session.limits import Limits
     from ..session.transcript import Turn
     from .cell import CellContext
+    from .host import Host
     from .link import Link
 
 SHOWN: Final = 20
@@ -198,8 +200,8 @@ class LinkSessions:
         link = self._link
         assert link.client is not None
         live = link.agent
-        argv = live.spec.argv if live is not None else spec.argv if spec is not None else ()
-        last = link.last_sessions.read(link.name, agent_digest(argv))
+        chosen = live.spec if live is not None else spec
+        last = None if chosen is None else _last_with(link, chosen)
         if last is None or not await trio.Path(last.cwd).is_dir():
             raise UsageError(
                 "no earlier session of this notebook with that agent is known",
@@ -316,6 +318,37 @@ class LinkSessions:
     def _policy(self) -> Policy:
         assert self._link.client is not None
         return self._link.client.policy
+
+
+def agent_of(host: Host, last: Last) -> AgentSpec:
+    """The agent that a notebook used last: by its name, or the one of the settings.
+
+    No command is taken from what was kept: it says which one it was, not what to start.
+
+    Raises:
+        UsageError: it has no name here.
+    """
+    candidates = (lambda: host.agent_named(last.agent), host.default_agent)
+    for candidate in candidates:
+        try:
+            spec = candidate()
+        except UsageError:
+            continue
+        if spec.registry is not None or agent_digest(spec.argv) == last.digest:
+            return spec
+    raise UsageError(
+        f"this notebook used {one_line(last.agent, 100)!r}, which has no name here",
+        remedy="Run the cell that connects it, then `%acp resume`.",
+    )
+
+
+def _last_with(link: Link, spec: AgentSpec) -> Last | None:
+    """Where the notebook was with an agent; one of the registry is the same in any version."""
+    last = link.last_sessions.read(link.name, agent_digest(spec.argv))
+    if last is None and spec.registry is not None:
+        last = link.last_sessions.read(link.name)
+        return last if last is not None and last.agent == spec.name else None
+    return last
 
 
 def _what_can_be_done(agent: Agent) -> str:
