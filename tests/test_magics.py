@@ -154,6 +154,19 @@ def test_roots_are_added_before_and_after_the_connect_and_removed_again(acp: Acp
     assert session.roots.paths == (own, third)
 
 
+def test_connect_asks_for_version_2_where_that_is_wanted(
+    acp: Acp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words in ("connect demo --protocol 2", "connect --protocol=2 demo"):
+        assert "ACP version 2" in acp(words)
+    with pytest.raises(UsageError, match="'3' is no version") as error:
+        acp("connect demo --protocol 3")
+    assert "1, or 2" in error.value.remedy
+    acp.host.settings.protocol = 2
+    assert "ACP version 2" in acp("connect demo")
+    assert "ACP version 1" in acp("connect demo --protocol 1")
+
+
 def test_connect_shows_the_banner_and_the_state(acp: Acp) -> None:
     banner = acp("connect demo")
     for words in ("Connected to Demo Agent", "ACP version 1", os.getcwd(), "Session", "ask ("):

@@ -64,6 +64,15 @@ def test_the_least_agent_echoes_and_is_called_by_its_command(kernel):
     wait_until(lambda: not alive(process.pid))
 
 
+def test_an_agent_that_echoes_version_2_is_started_again_with_1(kernel):
+    program = AGENTS / "echo.py"
+    line = f"%acp connect --protocol 2 -- {sys.executable} {program}"
+    banner = kernel.run(line, limit=60).ok().text
+    assert "ACP version 1" in banner
+    assert "echo.py does not speak version 2 of the protocol" in banner
+    assert "hello" in kernel.run("hello").ok().text
+
+
 def test_the_banner_says_what_the_agent_says_of_itself(kernel, tmp_path):
     command = [sys.executable, str(AGENTS / "worker.py"), str(tmp_path)]
     banner = kernel.run(f"%acp connect -- {shlex.join(command)}", limit=30).ok().text

@@ -9,6 +9,7 @@ import pytest
 
 from acp_jupyter.errors import UsageError
 from acp_jupyter.host.settings import ACPJupyter
+from acp_jupyter.services.agents import from_command
 
 
 @pytest.fixture(autouse=True)
@@ -109,3 +110,17 @@ def test_an_unknown_policy_in_the_environment_names_the_known_ones() -> None:
     text = str(caught.value)
     assert "perhaps" in text
     assert all(word in text for word in ("ask", "deny", "allow", "ACP_JUPYTER_PERMISSIONS"))
+
+
+def test_the_version_of_the_protocol_is_1_or_2_and_the_environment_goes_first(
+    config: Path,
+) -> None:
+    assert ACPJupyter.load({}).protocol == 1
+    (config / "jupyter_acp_config.py").write_text("c.ACPJupyter.protocol = 2\n")
+    settings = ACPJupyter.load({})
+    spec = from_command(["agent"])
+    assert settings.asked(spec).protocol == 2
+    assert settings.asked(spec, 1).protocol == 1
+    assert ACPJupyter.load({"ACP_JUPYTER_PROTOCOL": "1"}).protocol == 1
+    with pytest.raises(UsageError, match="'two' is no version"):
+        ACPJupyter.load({"ACP_JUPYTER_PROTOCOL": "two"})

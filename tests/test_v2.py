@@ -6,6 +6,7 @@ import base64
 import os
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import trio
@@ -327,7 +328,7 @@ async def test_permission_is_asked_for_a_subject_or_for_a_bare_tool_call(script,
         call = {"toolCallId": "t", "title": "Write it"}
         if agent.given["old"]:  # of an early draft: no title, no subject, the diff of version 1
             diff = {"type": "diff", "path": "/w/a.py", "oldText": None, "newText": "x"}
-            about = {"toolCall": {**call, "content": [diff]}}
+            about: dict[str, Any] = {"toolCall": {**call, "content": [diff]}}
         else:
             about = {"title": "May I?", "subject": {"type": "tool_call", "toolCall": call}}
         options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
@@ -444,5 +445,6 @@ def test_a_malformed_stop_reason_counts_as_none(reason):
     foreground.accept({})
     foreground.take(state("running"))
     foreground.take(state("idle", stopReason=reason, error=7, usage="x"))
+    assert foreground.ended is not None
     assert foreground.ended.stop_reason == NO_REASON
     assert (foreground.ended.error, foreground.ended.usage) == (None, {})
