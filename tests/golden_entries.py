@@ -23,6 +23,7 @@ from acp_jupyter.session.transcript import (
     PermissionEntry,
     PlanEntry,
     ProposedCell,
+    TerminalEntry,
     TerminalState,
     ToolCallEntry,
 )
@@ -43,7 +44,10 @@ TERMINALS = {
         exit_code=1,
         running=False,
         turn=1,
-    )
+    ),
+    "t2": TerminalState(
+        "t2", argv=["sleep", "600"], cwd=CWD, output="z\n", turn=1, own=True, elapsed=2.5
+    ),
 }
 
 OPTIONS = [
@@ -157,6 +161,10 @@ ENTRIES: dict[str, Entry] = {
     "tool_call_patch": _patch(),
     "tool_call_cancelled": _call(title="Think", status="pending", ended_by_turn="cancelled"),
     "tool_call_hostile": _hostile(),
+    "terminal": _made(TerminalEntry("e7", 1), terminal_id="t2"),
+    "tool_call_running": _call(
+        title="Sleep", status="in_progress", content=[{"type": "terminal", "terminalId": "t2"}]
+    ),
     "plan": _plan(),
     "permission_allowed": _permission("allowed", chosen=0, decided_by="user"),
     "permission_denied": _permission("denied", decided_by="policy", rule="deny edit"),

@@ -19,6 +19,7 @@ from acp_jupyter.session.transcript import (
     PermissionState,
     PlanEntry,
     ProposedCell,
+    TerminalEntry,
     TextBuffer,
     ToolCallEntry,
 )
@@ -33,6 +34,7 @@ STRUCTURED = (
     ElicitationEntry,
     CellsEntry,
     FooterEntry,
+    TerminalEntry,
 )
 
 
