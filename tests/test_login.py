@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,8 +63,8 @@ def refusing(*given: Any) -> dict[str, Any]:
 
     def new_session(agent: Any) -> None:
         logged_in = any(m.get("method") == "authenticate" for m in agent.received)
-        agent.note("key", os.environ.get("SCRIPTED_THING"))  # noqa: F821
-        if not logged_in and not os.environ.get("SCRIPTED_THING"):  # noqa: F821
+        agent.note("key", os.environ.get("SCRIPTED_THING"))
+        if not logged_in and not os.environ.get("SCRIPTED_THING"):
             agent.reply(error={"code": -32000, "message": "Authentication required"})
 
     def authenticate(agent: Any) -> None:
