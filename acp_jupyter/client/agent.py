@@ -44,16 +44,12 @@ from ..services.remembered import Remembered, agent_digest
 from ..services.replay import Replay
 from ..services.workplace import Workplace
 from .extensions import Extensions
+from .held import HELD_SECONDS, HELD_UPDATES, Held
 from .lifecycle import Lifecycle
 from .opening import open_transport
 from .session import Session
 
 JSON = Any
-
-HELD_SECONDS: Final = 10.0
-HELD_UPDATES: Final = 2000
-"""How long, and how many, updates wait for a session id that is not known yet: agents send some
-before the answer that names the session."""
 
 STDERR_RECORDED: Final = 100
 """Lines of standard error that a recording keeps of an agent that ended by itself."""
@@ -131,7 +127,7 @@ class Agent:
         self._nursery: trio.Nursery | None = None
         self._stop = trio.Event()
         self._grace = CLOSE_GRACE
-        self._held: deque[tuple[float, str, list[dict[str, Any]]]] = deque(maxlen=HELD_UPDATES)
+        self._held = Held(self._tell_dropped)
         self._opening = 0
         self._events: list[recording.InSession] = []
         self._opened = trio.Event()
@@ -356,12 +352,8 @@ class Agent:
         for event in events:
             if event.session == session.session_id:
                 session.apply_recorded(event)
-        held, self._held = self._held, deque(maxlen=HELD_UPDATES)
-        for item in held:
-            if item[1] == session.session_id:
-                session.take(item[2])
-            else:
-                self._held.append(item)
+        for updates in self._held.take(session.session_id):
+            session.take(updates)
         self._opened.set()
         self._opened = trio.Event()
         session.on_batch()
@@ -466,7 +458,7 @@ class Agent:
         if ident in self.sessions:
             self.sessions[ident].take(updates)
         else:
-            self._hold(ident, updates)
+            self._held.hold(ident, updates, self._nursery)
 
     def _on_recorded(self, params: JSON) -> None:
         """What the client decided, served and showed, from a replay."""
@@ -489,29 +481,6 @@ class Agent:
                 level="warning",
             )
             session.on_batch()
-
-    def _hold(self, ident: str, updates: list[dict[str, Any]]) -> None:
-        now = trio.current_time()
-        dropped = 0
-        while self._held and self._held[0][0] < now - HELD_SECONDS:
-            self._held.popleft()
-            dropped += 1
-        if len(self._held) == HELD_UPDATES:
-            dropped += 1
-        self._held.append((now, ident[: dialects.MAX_ID + 1], updates))
-        if len(self._held) == 1 and self._nursery is not None:
-            self._nursery.start_soon(self._drop_held)
-        if dropped:
-            self._tell_dropped(dropped)
-
-    async def _drop_held(self) -> None:
-        while self._held:
-            await trio.sleep_until(self._held[0][0] + HELD_SECONDS)
-            dropped = 0
-            while self._held and self._held[0][0] <= trio.current_time() - HELD_SECONDS:
-                self._held.popleft()
-                dropped += 1
-            self._tell_dropped(dropped)
 
     def _tell_dropped(self, count: int) -> None:
         for session in self.sessions.values():
