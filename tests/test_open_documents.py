@@ -452,6 +452,13 @@ async def test_a_silent_page_is_waited_for_once_until_it_speaks(
     document = OpenDocument("silent", "a/b.py", "text", "7")
     comms.heard["silent"] = 3
     assert await comms.documents.edit(document, "x") == "silent"
+    comms.heard["silent"] = 4
+    monkeypatch.setattr(live_documents, "JOIN_WITHIN", 0.05)
+    with pytest.raises(Refusal, match="try again"):
+        await comms.documents.join("/srv/a/b.py")
+    joined = await comms.documents.join("/srv/a/b.py")
+    assert joined is not None
+    assert joined.page == "open"
 
 
 async def test_pages_are_asked_about_the_servers_files_only() -> None:

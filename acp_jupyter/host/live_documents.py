@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import trio
 
-from ..errors import UsageError
+from ..errors import ErrorCode, Refusal, UsageError
 from ..services.open_documents import EditOutcome, OpenDocument
 
 ANSWER_WITHIN: Final = 5.0
@@ -24,6 +24,8 @@ ANSWER_WITHIN: Final = 5.0
 
 JOIN_WITHIN: Final = 15.0
 """Seconds: the server has to load the document."""
+
+NO_ANSWER: Final = object()
 
 Send = Callable[[str, dict[str, Any]], None]
 
@@ -79,6 +81,11 @@ class PageDocuments:
             answer = await self._ask(page, {"op": "join", "path": relative}, JOIN_WITHIN)
             if type(answer) is dict:
                 return _document(page, str(relative), answer)
+            if answer is NO_ANSWER:
+                raise Refusal(
+                    f"it takes long to find out who has {relative} open; try again",
+                    code=ErrorCode.INTERNAL_ERROR,
+                )
         return None
 
     async def edit(self, document: OpenDocument, text: str) -> EditOutcome:
@@ -129,7 +136,7 @@ class PageDocuments:
         return [page for page in pages if page not in self._silent]
 
     async def _ask(self, page: str, question: dict[str, Any], within: float | None = None) -> Any:
-        """The page's answer; ``None`` also if there is none."""
+        """The page's answer, or `NO_ANSWER`."""
         ident = uuid4().hex
         asked = self._asked[ident] = _Asked(page)
         heard = self._pages().get(page)
@@ -140,7 +147,7 @@ class PageDocuments:
                 return asked.answer
             if heard is not None and self._pages().get(page) == heard:
                 self._silent[page] = heard
-            return None
+            return NO_ANSWER
         finally:
             del self._asked[ident]
 

@@ -106,6 +106,9 @@ class OpenDocuments(Protocol):
 
         Returns:
             The document; ``None`` where documents are not shared.
+
+        Raises:
+            Refusal: it cannot be told.
         """
 
     async def edit(self, document: OpenDocument, text: str) -> EditOutcome:
