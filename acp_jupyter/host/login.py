@@ -195,6 +195,11 @@ class Login:
         await self._by_agent(agent, {"method": method.id, key: given[key]}, method)
 
     async def _by_variables(self, agent: Agent, method: AuthMethod) -> AgentSpec:
+        if agent.spec.remote is not None:
+            raise UsageError(
+                f"the login {_name(method)!r} is by variables on the machine of the agent",
+                remedy="Set them there.",
+            )
         if not method.variables:
             raise UsageError(
                 f"the login {_name(method)!r} names no variable that could be set",
