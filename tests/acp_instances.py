@@ -73,7 +73,7 @@ class Instances:
         types = schema.get("type", "any")
         return [
             value
-            for kind in (types if isinstance(types, list) else [types])
+            for kind in list(types if isinstance(types, list) else [types])
             for value in self._of_type(kind, schema, path, depth)
         ]
 
@@ -151,7 +151,7 @@ def _merged(outer: Schema, inner: Schema) -> Schema:
 
 def _excluded(schema: Schema) -> set[str]:
     """The properties by which a variant says that it is none of the others."""
-    parts = schema.get("anyOf", schema.get("oneOf", [schema]))
+    parts = schema.get("anyOf") or schema.get("oneOf") or [schema]
     return {name for part in parts for name in part.get("properties", {})}
 
 

@@ -306,7 +306,7 @@ async def test_c37_a_diff_is_shown_with_and_without_its_patch(script, tmp_path, 
         agent.accept()
         agent.state("running")
         changes = [{"operation": "move", "oldPath": "/w/a.py", "path": "/w/b.py"}]
-        diff = {"type": "diff", "changes": changes}
+        diff: dict[str, Any] = {"type": "diff", "changes": changes}
         if agent.given["patch"]:
             hunk = "--- a/w/a.py\n+++ b/w/b.py\n@@ -1 +1 @@\n-old line\n+new line\n"
             diff["patch"] = {"format": "git_patch", "text": hunk}

@@ -107,7 +107,7 @@ def test_every_update_is_applied_without_a_trace_of_being_unknown(
 
 @pytest.mark.parametrize(("version", "unstable"), SCHEMAS)
 def test_no_update_is_dropped(version: int, unstable: bool) -> None:
-    seeds = [
+    seeds: list[dict[str, Any]] = [
         {"sessionUpdate": "session_info_update", "title": "before", "updatedAt": "before"},
         {"sessionUpdate": "available_commands_update", "availableCommands": [{"name": "before"}]},
         {"sessionUpdate": "config_option_update", "configOptions": [{"id": "before"}]},
