@@ -117,12 +117,13 @@ def _run_data(
 
 def _change(change: FileChange) -> dict[str, Any]:
     """A changed file: the words are those of version 1 of ``run.json``."""
+    start = change.diff.find("\n--- ") if "\nGIT binary patch\n" not in change.diff else -1
     return {
         "path": change.path,
         "change": {"created": "added", "deleted": "removed"}.get(change.kind, "changed"),
         "lines_added": change.added,
         "lines_removed": change.removed,
-        "text": "" if "\nGIT binary patch\n" in change.diff else change.diff,
+        "text": change.diff[start + 1 :] if start >= 0 else "",
     }
 
 

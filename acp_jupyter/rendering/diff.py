@@ -365,6 +365,9 @@ def _patch_parts(lines: list[str]) -> Iterator[str | Hunk]:
         at += 1
         while at < len(lines):
             line = lines[at] or " "  # mail programs strip blanks at the ends of lines
+            if line[0] == "\\":  # "\ No newline at end of file"
+                at += 1
+                continue
             is_change = line[0] in "+-" and not line.startswith(("+++ ", "--- "))
             if not (is_change or (max(left) > 0 and line[0] in " +-")):
                 break
@@ -373,8 +376,6 @@ def _patch_parts(lines: list[str]) -> Iterator[str | Hunk]:
             left[1] -= line[0] != "-"
             at += 1
         yield Hunk(*start, tuple(edits))
-        if at < len(lines) and lines[at].startswith("\\"):
-            at += 1  # "\ No newline at end of file"
 
 
 def patch_to_text(patch: str) -> str:
