@@ -159,9 +159,13 @@ class Client:
             raise UsageError("no agent is connected", remedy="Run `%acp connect` first.")
         spec = self.agent.spec
         cwd = self.agent.cwd if self.current is None else self.current.cwd
-        await self.disconnect(grace=CLOSE_GRACE)
-        self._crashes.clear()
-        return await self._start(spec, cwd, None, limit)
+        self.starting = True  # also while the old one ends: nobody disconnected it
+        try:
+            await self.disconnect(grace=CLOSE_GRACE)
+            self._crashes.clear()
+            return await self._start(spec, cwd, None, limit)
+        finally:
+            self.starting = False
 
     async def new_session(self, cwd: str, *, limit: float | None = None) -> Session:
         """Open one more session of the current agent, which is started again if it has died.
