@@ -151,7 +151,7 @@ def test_f15_a_crash_between_cells_is_told_by_the_next_one(kernel, script):
     made = connected(kernel, script)
     kernel.run("go").ok()
     os.kill(made.pids[0], signal.SIGKILL)
-    wait_until(lambda: not alive(made.pids[0]))
+    wait_until(lambda: "ended" in kernel.run("%acp").ok().text, 30)  # the kernel knows of it
     again = kernel.run("again").ok()
     assert GONE in again.text
     assert "was ended by signal 9" in again.text
