@@ -24,6 +24,7 @@ from acp_jupyter.rendering import text
 from acp_jupyter.services.agents import demo_agent, from_command
 from acp_jupyter.services.policy import Policy
 from tests.conftest import trio_wait_until
+from tests.recordings import demo, open_client, record, recorder_to, replay, replay_spec
 from tests.scripted import Script
 
 PROMPT = [{"type": "text", "text": "go"}]
@@ -391,6 +392,55 @@ async def test_the_demo_agent_does_its_work_in_version_2(tmp_path):
         await client.agent.lifecycle.close(session)
         again = await client.agent.lifecycle.load(ident, cwd, policy=client.policy)
         assert "hello" in shown(again)
+
+
+# -- recordings -----------------------------------------------------------------------------------
+
+
+async def test_a_recorded_run_of_version_2_is_replayed_as_it_was(tmp_path):
+    path, agent = tmp_path / "x.acp.jsonl", replace(demo(tmp_path), protocol=2)
+    prompts = ["plan a; write a.txt: one; run printf hi", "fail", "refuse"]
+    then = await record(path, agent, tmp_path / "then", *prompts)
+    assert await replay(path, tmp_path / "now", *prompts) == then
+    assert os.listdir(tmp_path / "now") == []
+
+
+async def test_a_replay_of_version_2_can_be_cancelled(tmp_path):
+    path, agent = tmp_path / "x.acp.jsonl", replace(demo(tmp_path), protocol=2)
+    await record(path, agent, tmp_path / "then", "slow 40", "count 3")  # four seconds of it
+    (tmp_path / "now").mkdir()
+    async with open_client() as client:
+        spec = replay_spec(path, original=True)
+        session = await client.connect(spec, str(tmp_path / "now"))
+
+        def cancel(update):
+            if update["sessionUpdate"] == "agent_message_chunk":
+                session.on_update = None
+                session.cancel()
+
+        session.on_update = cancel
+        with pytest.raises(TurnCancelled):
+            await session.prompt([{"type": "text", "text": "slow 40"}])
+        assert "Step 40" not in shown(session)
+        turn = await session.prompt([{"type": "text", "text": "count 3"}])
+        assert (turn.stop_reason, "1 2 3" in shown(session)) == ("end_turn", True)
+
+
+async def test_of_an_agent_that_was_started_again_the_second_connection_is_recorded(
+    script, tmp_path
+):
+    path, made = tmp_path / "x.acp.jsonl", script()
+    agent = replace(from_command(made.argv), protocol=2)
+    (tmp_path / "then").mkdir()
+    async with open_client(recorder_to(path)) as client:
+        session = await client.connect(agent, str(tmp_path / "then"))
+        await session.prompt(PROMPT)
+    (tmp_path / "now").mkdir()
+    async with open_client() as client:
+        session = await client.connect(replay_spec(path), str(tmp_path / "now"))
+        assert (await session.prompt(PROMPT)).stop_reason == "end_turn"
+        assert client.agent is not None
+        assert client.agent.version == 1
 
 
 # -- which idle ends a turn -----------------------------------------------------------------------
