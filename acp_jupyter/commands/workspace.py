@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..rendering.changes import line
 from ..rendering.characters import one_line
 from .base import Commands, no_arguments
 
@@ -54,6 +53,7 @@ class WorkspaceCommands(Commands):
         """%acp accept [PATH…]: bring over what the agent changed in its copy, of all files or of
         some, where the original is as it was when the copy was made."""
         from ..host.isolation import accept, isolated_of
+        from ..rendering.changes import line
 
         link = self._link
         copy = isolated_of(link)
