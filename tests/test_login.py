@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acp_jupyter.errors import UsageError
+import acp_jupyter as acp
+from acp_jupyter.errors import AuthenticationRequired, UsageError
 from acp_jupyter.protocol.auth import AuthMethod, Variable, auth_methods, find
 from acp_jupyter.protocol.dialects import initialized
 from tests.kernel_client import KernelUnderTest
@@ -129,6 +131,7 @@ def test_a_key_is_typed_masked_and_set_for_a_new_process_of_the_agent_alone(
     assert "SCRIPTED_THING" not in kernel.run("%%python\nimport os; print(os.environ)").ok().text
 
 
+@pytest.mark.obligation("C11")
 def test_a_login_in_a_terminal_is_shown_as_a_command_and_its_id_is_never_sent(
     kernel: KernelUnderTest, script: Any
 ) -> None:
@@ -202,6 +205,7 @@ def test_a_type_that_nobody_knows_is_shown_and_not_sent(
     assert not made.received("authenticate")
 
 
+@pytest.mark.obligation("C14")
 def test_a_prompt_that_wants_a_login_is_sent_again_after_it(
     kernel: KernelUnderTest, script: Any
 ) -> None:
@@ -237,6 +241,7 @@ def test_a_question_of_the_agent_about_its_login_is_put_to_the_user(
     assert [note["result"] for note in made.notes("answer")] == [{"action": "accept"}]
 
 
+@pytest.mark.obligation("C9")
 def test_logging_out_is_done_only_where_it_is_advertised(
     kernel: KernelUnderTest, script: Any
 ) -> None:
@@ -252,6 +257,15 @@ def test_logging_out_is_done_only_where_it_is_advertised(
     assert len(made.received("logout")) == 1
     kernel.run("%acp disconnect").ok()
     assert not plain.received("logout")
+
+
+def test_a_script_names_the_way_to_log_in(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("ACP_DEMO_STORE", str(tmp_path / "store"))
+    wanted = {"ACP_DEMO_AUTH": "1"}
+    with pytest.raises(AuthenticationRequired, match="nobody can"):
+        acp.connect("demo", cwd=tmp_path, env=wanted, permissions="deny")
+    with acp.connect("demo", cwd=tmp_path, env=wanted, permissions="deny", login="demo") as agent:
+        assert "You said" in agent.new_session().prompt("hello").text
 
 
 # -- by widgets, as a frontend of a Jupyter server shows them -------------------------------------

@@ -61,6 +61,7 @@ def connect(
     protocol: int | None = None,
     token_env: str | None = None,
     isolate: str | None = None,
+    login: str = "",
 ) -> Agent:
     """Start an agent, or connect to one that runs elsewhere.
 
@@ -71,6 +72,7 @@ def connect(
         permissions: "ask", "deny" or "allow", the path of a policy file, or a policy as a dict
             with "default" and "rules"; by default what the settings say.
         env: variables added to the agent's environment.
+        login: id or name of the way to log in, where the agent wants it; by default it is asked.
         roots: directories in which it may read and write files besides its own.
         protocol: version to ask for, 1 or 2 (a draft; an agent that has only 1 is started again
             with that); by default what the settings say.
@@ -86,6 +88,7 @@ def connect(
         ACPError: it could not be started, or refused.
     """
     handle = _prepare(agent, cwd, permissions, env, protocol, token_env)
+    handle._link.logins.preset = login
     try:
         handle._isolate(isolate)
         handle._roots = [handle._directory(root) for root in roots]
@@ -106,9 +109,11 @@ async def aconnect(
     protocol: int | None = None,
     token_env: str | None = None,
     isolate: str | None = None,
+    login: str = "",
 ) -> Agent:
     """`connect`, for ``await``."""
     handle = _prepare(agent, cwd, permissions, env, protocol, token_env)
+    handle._link.logins.preset = login
     try:
         handle._isolate(isolate)
         handle._roots = [handle._directory(root) for root in roots]

@@ -256,9 +256,13 @@ class Logins:
     Args:
         host: of the notebook.
         link: whose agents they are.
+
+    Attributes:
+        preset: the way to log in where a script has chosen it; may be empty.
     """
 
     def __init__(self, host: Host, link: Link) -> None:
+        self.preset = ""
         self._host = host
         self._link = link
         self._login: Login | None = None
@@ -280,7 +284,7 @@ class Logins:
         wanted: str = "",
     ) -> Session:
         """`Client.connect` where the user may log in; an agent that wants it in vain is kept."""
-        self._login = login = Login(self._host, cell, wanted)
+        self._login = login = Login(self._host, cell, wanted or self.preset)
         self._refused = None
         try:
             return await client.connect(spec, cwd, limit=limit, session_id=session_id, login=login)
