@@ -24,6 +24,9 @@ class Second(Peer):
     def states(self, since: int = 0) -> list[dict[str, Any]]:
         return self.updates("state_update", since)
 
+    def stopped(self, reason: str) -> bool:
+        return any(state.get("stopReason") == reason for state in self.states())
+
     def run(self, session_id: str, *blocks: Any) -> dict[str, Any]:
         """Run a prompt to its end; returns the idle update."""
         since = len(self.messages)
@@ -117,7 +120,7 @@ def test_a_diff_names_the_files_and_has_a_patch_that_git_applies(peer: Second, w
     subprocess.run(command, cwd=work, check=True, capture_output=True)
     assert (work / "a.txt").read_text(encoding="utf-8") == "1\ntwo\n"
     peer.cancel(session)
-    peer.wait_for(lambda: peer.states()[-1].get("stopReason") == "cancelled", "cancelled")
+    peer.wait_for(lambda: peer.stopped("cancelled"), "cancelled")
 
 
 def test_a_failure_and_a_refusal_are_reasons_to_stop(peer: Second, work: Path) -> None:
@@ -131,7 +134,7 @@ def test_a_cancelled_prompt_ends_as_cancelled(peer: Second, work: Path) -> None:
     session = peer.new_session(work)
     peer.response(peer.start_prompt(session, "wait"))
     peer.cancel(session)
-    peer.wait_for(lambda: peer.states()[-1].get("stopReason") == "cancelled", "cancelled")
+    peer.wait_for(lambda: peer.stopped("cancelled"), "cancelled")
 
 
 def test_history_comes_with_a_resume_that_asks_for_it(peer: Second, work: Path) -> None:
