@@ -61,6 +61,7 @@ def names(text: str) -> list[str]:
 # -- blocks -----------------------------------------------------------------------------------
 
 
+@pytest.mark.obligation("C29")
 @pytest.mark.parametrize("capabilities", CAPABILITIES)
 def test_c29_attachments_go_in_blocks_that_the_agent_takes_and_the_schema_allows(
     capabilities: dict[str, Any],
@@ -81,6 +82,7 @@ def test_c29_attachments_go_in_blocks_that_the_agent_takes_and_the_schema_allows
     )
 
 
+@pytest.mark.obligation("C29")
 def test_c29_the_best_form_that_the_agent_takes_is_used() -> None:
     everything = {"image": True, "audio": True, "embeddedContext": True}
     rich = ["text", "resource", "resource", "image", "audio", "resource_link", "resource_link"]

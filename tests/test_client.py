@@ -70,6 +70,7 @@ def shown(session):
 # -- starting and ending -------------------------------------------------------------------------
 
 
+@pytest.mark.obligation("C1", "C2", "C77")
 async def test_connecting_sends_initialize_and_session_new_and_nothing_else(script, tmp_path):
     made = script()
     async with open_client() as client:
@@ -475,6 +476,7 @@ async def test_a_turn_that_nobody_waits_for_any_more_is_cancelled(script, tmp_pa
         assert session.transcript.turn.stop_reason == "cancelled"
 
 
+@pytest.mark.obligation("C5", "C7", "C13")
 async def test_what_is_declared_is_what_is_served(script, tmp_path):
     """C5, C7, C13: of version 1."""
     made = script()

@@ -252,6 +252,7 @@ async def test_withdrawing_a_method_names_all_its_requests_and_still_waits_for_t
         assert sorted(results) == ["other", "slow", "slow"]
 
 
+@pytest.mark.obligation("C72", "C73")
 @pytest.mark.parametrize("ident", ["one", 7])
 async def test_a_request_that_the_agent_withdraws_is_answered_cancelled(ident):
     async with connected() as (_, stream, owner):
@@ -421,6 +422,7 @@ async def test_f2_the_answers_in_a_batch_are_answers():
         assert owner.told == [("n", 1), ("n", 2)]
 
 
+@pytest.mark.obligation("C81")
 async def test_c81_in_version_2_a_batch_is_answered_by_one_array_when_all_is_done():
     async with connected() as (connection, stream, owner):
         connection.batches = True
@@ -447,6 +449,7 @@ async def test_c81_in_version_2_a_batch_is_answered_by_one_array_when_all_is_don
         assert owner.noise == ["1 entries of a batch that are no messages"]
 
 
+@pytest.mark.obligation("C81")
 async def test_c81_answers_in_a_batch_of_version_2_are_matched_by_their_ids():
     async with connected() as (connection, stream, owner):
         connection.batches = True
@@ -464,6 +467,7 @@ async def test_c81_answers_in_a_batch_of_version_2_are_matched_by_their_ids():
         assert owner.noise == []
 
 
+@pytest.mark.obligation("C80")
 async def test_c80_a_batch_without_requests_is_not_answered_and_an_empty_one_by_one_error():
     async with connected() as (connection, stream, owner):
         connection.batches = True
@@ -477,6 +481,7 @@ async def test_c80_a_batch_without_requests_is_not_answered_and_an_empty_one_by_
         assert owner.told == [("n", 1), ("n", 2)]
 
 
+@pytest.mark.obligation("C72")
 async def test_c72_a_request_of_a_batch_that_is_withdrawn_is_answered_with_the_others():
     async with connected() as (connection, stream, owner):
         connection.batches = True

@@ -499,6 +499,7 @@ def test_seed_1_a_request_that_names_its_tool_call_keeps_that_id() -> None:
         assert request.tool_call["toolCallId"] == (named["toolCallId"] or "p1")
 
 
+@pytest.mark.obligation("C64")
 def test_f61_meta_decides_nothing() -> None:
     meta = {
         "sessionId": "evil",

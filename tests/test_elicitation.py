@@ -145,6 +145,7 @@ CHECKS = [
 ]
 
 
+@pytest.mark.obligation("C53", "C55")
 @pytest.mark.parametrize(("schema", "good", "bad"), CHECKS)
 def test_c53_c55_values_are_checked_and_the_answer_conforms_to_the_schema(schema, good, bad):
     fields = fields_of({"a": schema})
@@ -170,11 +171,13 @@ def test_a_value_is_needed_only_where_the_form_says_so(schema):
     assert content(free, {"a": empty}) == {}
 
 
+@pytest.mark.obligation("C55")
 def test_c55_numbers_are_numbers_and_large_integers_are_exact():
     fields = fields_of({"a": {"type": "integer"}, "b": {"type": "number"}})
     assert content(fields, {"a": "9007199254740993", "b": "2"}) == {"a": 9007199254740993, "b": 2}
 
 
+@pytest.mark.obligation("C62")
 def test_c62_a_field_of_an_unknown_type_is_never_answered():
     fields = fields_of({"a": {"type": "_colour"}, "b": {"type": "string"}})
     assert validate(fields, {"a": "red", "b": "x"}) == {}
@@ -276,6 +279,7 @@ def test_a_value_that_looks_like_a_key_is_not_shown(value, secret):
 # -- web addresses (C51, C58, C60, C61) -----------------------------------------------------------
 
 
+@pytest.mark.obligation("C51")
 @pytest.mark.parametrize(
     ("url", "host"),
     [
@@ -299,6 +303,7 @@ def test_c51_only_a_plain_web_address_has_a_host_to_show(url, host):
     assert host_of(url) == host
 
 
+@pytest.mark.obligation("C60")
 @pytest.mark.parametrize(
     ("host", "deceptive"),
     [
@@ -316,6 +321,7 @@ def test_c60_punycode_and_foreign_letters_are_warned_of(host, deceptive):
         assert ("may look like" in shown) is deceptive
 
 
+@pytest.mark.obligation("C51", "C58", "C59")
 def test_f50_c58_an_address_is_shown_in_full_and_is_no_link_before_consent():
     url = f"https://login.example/{'x' * 600}/end"
     entry = fill(mode="url", url=url, agent="demo", message=f"See {URL} for more")
@@ -333,6 +339,7 @@ def test_f50_c58_an_address_is_shown_in_full_and_is_no_link_before_consent():
         assert "<a " not in html.render(entry, terminals={})
 
 
+@pytest.mark.obligation("C49", "C52", "C61")
 def test_c49_c61_the_agent_is_named_and_its_words_are_no_links_and_no_markup():
     words = f"**bold** [x]({URL}) {URL}\nsecond line"
     field = Field("a", "choice", words, description=words, choices=(Choice("v", words, words),))
@@ -383,6 +390,7 @@ def form_entry(properties=PROPERTIES, **schema):
     return fill(agent="demo", message=request.message, fields=request.fields)
 
 
+@pytest.mark.obligation("C50", "C52")
 def test_a_form_is_filled_in_line_by_line_and_shown_before_it_is_sent():
     prompts, answer = talk(form_entry(required=["name"]), "Ada", "", "1, c", "7", "no", "")
     assert answer == Answer(
@@ -407,12 +415,14 @@ def test_a_wrong_value_is_asked_again_with_the_problem_and_ends_after_three():
     assert answer.action == "cancel"
 
 
+@pytest.mark.obligation("C50")
 def test_c50_a_form_can_be_changed_after_the_review():
     entry = form_entry({"name": {"type": "string"}})
     _, answer = talk(entry, "Ada", "/edit", "", "/edit", "Bob", "y")
     assert answer == Answer("accept", content={"name": "Bob"})
 
 
+@pytest.mark.obligation("C49")
 @pytest.mark.parametrize(("reply", "action"), [("/decline", "decline"), ("/cancel", "cancel")])
 def test_c49_a_form_can_be_declined_and_cancelled_at_any_time(reply, action):
     for before in ([], ["Ada"], ["Ada", "", "", "", ""]):
@@ -420,6 +430,7 @@ def test_c49_a_form_can_be_declined_and_cancelled_at_any_time(reply, action):
         assert (answer.action, answer.content) == (action, {})
 
 
+@pytest.mark.obligation("C58")
 @pytest.mark.parametrize(
     ("replies", "action"),
     [(["1"], "accept"), (["maybe", "2"], "decline"), (["3"], "cancel"), (["x"] * 3, "cancel")],
@@ -490,6 +501,7 @@ async def test_what_the_user_filled_in_is_sent_and_written_down():
     assert bench.changes == 2
 
 
+@pytest.mark.obligation("C49")
 @pytest.mark.parametrize(("action", "state"), [("decline", "declined"), ("cancel", "cancelled")])
 async def test_c49_a_no_of_the_user_is_passed_on_without_content(action, state):
     person = Person(Answer(action))
@@ -541,6 +553,7 @@ async def test_f50_what_must_not_be_asked_is_declined_unseen_with_the_reason(par
     assert entry.reason in unescape(html.render(entry, terminals={}))
 
 
+@pytest.mark.obligation("C62")
 async def test_c62_an_unknown_mode_is_refused_with_a_notice_and_never_shown_as_a_form():
     bench = Bench(Person())
     with pytest.raises(Refusal) as caught:
@@ -617,6 +630,7 @@ async def accepted_visit(ident="e-1"):
     return bench
 
 
+@pytest.mark.obligation("C56")
 @pytest.mark.parametrize("ident", ["e-1", " ", "../../etc", "<script>", "ä\u202e"])
 async def test_c56_a_completed_visit_closes_its_link(ident):
     bench = await accepted_visit(ident)
@@ -625,6 +639,7 @@ async def test_c56_a_completed_visit_closes_its_link(ident):
     assert "<a " not in html.render(bench.entries[0], terminals={})
 
 
+@pytest.mark.obligation("C57")
 @pytest.mark.parametrize(
     "params", [None, [], {}, {"elicitationId": "other"}, {"elicitationId": ["e-1"]}]
 )
@@ -635,6 +650,7 @@ async def test_c57_unknown_ids_are_ignored(params):
     assert (bench.entries[0].state, bench.entries[0].revision) == ("accepted", revision)
 
 
+@pytest.mark.obligation("C57")
 async def test_c57_a_second_completion_and_one_of_a_declined_visit_are_ignored():
     bench = await accepted_visit()
     bench.service.completed({"elicitationId": "e-1"})

@@ -132,6 +132,7 @@ def answers(made: Any, method: str = "elicitation/create") -> list[Any]:
     return [note.get("result", note.get("error")) for note in made.notes(method)]
 
 
+@pytest.mark.obligation("C53", "C54")
 def test_c53_c54_a_form_has_defaults_and_says_what_is_wrong_before_anything_is_sent(served, script):
     made = script(prompt=every_type)
     page = ask(served, made)
@@ -166,6 +167,7 @@ def test_c53_c54_a_form_has_defaults_and_says_what_is_wrong_before_anything_is_s
     assert page.models == {}
 
 
+@pytest.mark.obligation("C54")
 def test_untouched_defaults_are_sent_as_they_are(served, script):
     def prompt(agent):
         properties = {
@@ -185,6 +187,7 @@ def test_untouched_defaults_are_sent_as_they_are(served, script):
     assert answers(made) == [{"action": "accept", "content": content}]
 
 
+@pytest.mark.obligation("C49")
 @pytest.mark.parametrize(("label", "action"), [("Decline", "decline"), ("Cancel", "cancel")])
 def test_c49_a_form_can_be_declined_and_cancelled(served, script, label, action):
     made = script(prompt=every_type)
@@ -254,6 +257,7 @@ def visit(agent):
     agent.note("answer", agent.answer(ident)["result"])
 
 
+@pytest.mark.obligation("C51", "C58")
 def test_c51_c58_a_web_address_is_a_link_after_consent_and_closed_when_completed(served, script):
     made = script(prompt=visit)
     page = ask(served, made)
@@ -273,6 +277,7 @@ def test_c51_c58_a_web_address_is_a_link_after_consent_and_closed_when_completed
     assert "<a " not in str(cell.outputs)
 
 
+@pytest.mark.obligation("C58")
 def test_c58_a_web_address_can_be_declined(served, script):
     made = script(prompt=visit)
     page = ask(served, made)
@@ -439,6 +444,7 @@ def test_a_form_is_filled_in_on_stdin(kernel, script):
     assert "Answered by you" in cell.text
 
 
+@pytest.mark.obligation("C49")
 @pytest.mark.parametrize(("reply", "action"), [("/decline", "decline"), ("/cancel", "cancel")])
 def test_c49_a_form_on_stdin_can_be_declined_and_cancelled(kernel, script, reply, action):
     made = script(prompt=every_type)
@@ -446,6 +452,7 @@ def test_c49_a_form_on_stdin_can_be_declined_and_cancelled(kernel, script, reply
     assert answers(made) == [{"action": action}]
 
 
+@pytest.mark.obligation("C58")
 def test_c58_a_web_address_on_stdin_is_shown_in_full_and_needs_a_yes(kernel, script):
     made = script(prompt=visit)
     cell = run(kernel, made, "1")
@@ -493,6 +500,7 @@ def test_a_deny_policy_declines(kernel, script):
     assert cell.asked == []
 
 
+@pytest.mark.obligation("C62")
 def test_c62_f60_unknown_modes_and_broken_requests_get_an_error_and_harm_nothing(kernel, script):
     def prompt(agent):
         agent.ask("elicitation/create", mode="_voice", message="Say it", phrase="x")

@@ -148,6 +148,7 @@ def test_a_tool_call_names_each_place_once_and_the_files_of_its_diffs() -> None:
     assert (shown["added"], shown["removed"]) == (3, 1)
 
 
+@pytest.mark.obligation("C30")
 def test_a_call_says_why_it_will_not_go_on() -> None:
     assert (data(call())["status"], data(call())["finished"]) == ("pending", False)
     for ended, status in (("denied", "denied"), ("error", "unfinished")):

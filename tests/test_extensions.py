@@ -24,6 +24,7 @@ def connect(made: Any, folder: Path) -> acp.Agent:
     return acp.connect(list(made.argv), cwd=folder, permissions="deny")
 
 
+@pytest.mark.obligation("C66", "C67")
 def test_users_handle_requests_and_notifications_that_the_protocol_does_not_have(
     script: Any, tmp_path: Path
 ) -> None:
@@ -79,6 +80,7 @@ def test_a_request_of_the_users_own_is_sent_and_one_of_the_protocol_is_not(
     assert [m["params"] for m in made.received("_x/version")] == [{"a": 1}]
 
 
+@pytest.mark.obligation("C63", "C65")
 def test_meta_goes_along_where_it_is_given_and_comes_with_what_the_agent_sends(
     script: Any, tmp_path: Path
 ) -> None:
@@ -103,6 +105,7 @@ def test_meta_goes_along_where_it_is_given_and_comes_with_what_the_agent_sends(
     assert "_meta" not in second
 
 
+@pytest.mark.obligation("C18", "C26")
 def test_earlier_sessions_are_listed_page_by_page_with_cursors_sent_back_as_they_came(
     script: Any, tmp_path: Path
 ) -> None:
@@ -134,11 +137,13 @@ def test_a_list_that_goes_round_in_circles_ends(script: Any, tmp_path: Path) -> 
     assert len(made.received("session/list")) < 5
 
 
+@pytest.mark.obligation("C25")
 @pytest.mark.parametrize("cursor", [None, "", 7, [], {}])
 def test_c25_what_is_no_cursor_is_the_end(cursor: Any) -> None:
     assert page({"sessions": [], "nextCursor": cursor}) == ([], None)
 
 
+@pytest.mark.obligation("C15", "C16", "C17", "C19", "C21")
 def test_a_session_is_loaded_resumed_forked_closed_and_deleted(script: Any, tmp_path: Path) -> None:
     """C15-C17, C19, C21, C22; an agent may replay when it resumes, too."""
 
@@ -189,6 +194,7 @@ def test_a_session_is_loaded_resumed_forked_closed_and_deleted(script: Any, tmp_
     assert made.received("session/delete")[0]["params"] == {"sessionId": "old"}
 
 
+@pytest.mark.obligation("C5", "C15", "C16", "C17", "C18", "C19")
 def test_what_is_not_advertised_is_not_called(script: Any, tmp_path: Path) -> None:
     made = script()
     with connect(made, tmp_path) as agent:

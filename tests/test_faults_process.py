@@ -49,6 +49,7 @@ def test_f14_a_missing_command_is_an_error_that_names_it(kernel):
     wait_until(lambda: {process.pid for process in children(kernel)} <= before)
 
 
+@pytest.mark.obligation("C4")
 def test_f14_another_protocol_version_is_an_error_that_names_both(kernel, script):
     def initialize(agent):
         agent.reply({"protocolVersion": 7, "agentCapabilities": {}})

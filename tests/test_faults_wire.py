@@ -540,6 +540,7 @@ def test_f60_what_was_not_offered_is_not_there(kernel, script):
         assert made.answers(method)[0]["error"]["code"] == -32601
 
 
+@pytest.mark.obligation("C64")
 def test_f61_meta_never_takes_the_place_of_a_real_parameter(kernel, script):
     def prompt(agent):
         agent.ask(

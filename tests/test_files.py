@@ -270,6 +270,7 @@ def _open_files(name):
 # -- writing --------------------------------------------------------------------------------------
 
 
+@pytest.mark.obligation("C40")
 async def test_c40_a_write_makes_the_file_and_its_missing_parents(desk):
     await desk.write("new/deep/er/a.txt", "made")
     assert (desk.root / "new/deep/er/a.txt").read_text() == "made"

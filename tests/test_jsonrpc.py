@@ -456,6 +456,7 @@ def test_f10_a_line_that_arrives_byte_by_byte_costs_little_more_than_its_size() 
 # -- what we send -------------------------------------------------------------------------------
 
 
+@pytest.mark.obligation("C75", "C76")
 def test_a_sent_message_is_one_line() -> None:
     line = jsonrpc.encode(jsonrpc.request(1, "m", {"text": "a\nb\u2028\x00é"}))
     assert line.count(b"\n") == 1

@@ -30,6 +30,7 @@ def only(option: dict[str, Any]) -> Option:
     return found
 
 
+@pytest.mark.obligation("C43")
 def test_modes_and_models_count_only_where_there_are_no_config_options() -> None:
     info = SessionInfo(modes=MODES, current_mode="code", models=MODELS, current_model="l")
     mode, model = options(info)
@@ -43,6 +44,7 @@ def test_modes_and_models_count_only_where_there_are_no_config_options() -> None
     assert [option.id for option in options(info)] == ["o"]
 
 
+@pytest.mark.obligation("C44")
 def test_groups_are_flattened_in_the_agents_order() -> None:
     grouped = [
         {"group": "g1", "name": "First", "options": [{"value": "a", "name": "A"}]},
@@ -72,6 +74,7 @@ def test_a_select_takes_what_is_advertised_alone() -> None:
     assert found.request("b") == {"configId": "o", "value": "b"}
 
 
+@pytest.mark.obligation("C48")
 @pytest.mark.parametrize(
     "option",
     [

@@ -26,6 +26,7 @@ def test_every_type_of_block_in_the_schema_is_known_here() -> None:
     assert set(NEEDS.values()) <= set(definition(1, False, "PromptCapabilities")["properties"])
 
 
+@pytest.mark.obligation("C29")
 @pytest.mark.parametrize("kind", sorted(BLOCKS))
 def test_c29_a_block_needs_the_prompt_capability_of_its_type(kind: str) -> None:
     needed = NEEDS.get(kind)

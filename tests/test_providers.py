@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from acp_jupyter.protocol.providers import Provider, providers
 from tests.kernel_client import KernelUnderTest
 
@@ -31,6 +33,7 @@ def offering(script: Any) -> Any:
     return script(capabilities={"providers": {}}, list=list_them, set=set_one, disable=set_one)
 
 
+@pytest.mark.obligation("C74")
 def test_c74_providers_of_any_protocol_are_listed_without_passwords(
     kernel: KernelUnderTest, script: Any
 ) -> None:

@@ -582,6 +582,7 @@ def base64_of(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
+@pytest.mark.obligation("C36")
 @given(st.text(max_size=40), st.lists(st.integers(0, 100), max_size=8))
 @settings(deadline=None)
 def test_c36_terminal_bytes_cut_anywhere_become_their_text(text: str, cuts: list[int]) -> None:
@@ -612,6 +613,7 @@ def test_terminal_bytes_of_two_terminals_are_not_mixed() -> None:
     assert [transcript.terminals[ident].output for ident in "ab"] == ["ż", "ó"]
 
 
+@pytest.mark.obligation("C35")
 def test_c35_a_snapshot_forgets_half_a_character_of_before() -> None:
     reducer, transcript = started(2)
     apply(reducer, "terminal_output_chunk", terminalId="t", data=base64_of(b"x\xc5"))

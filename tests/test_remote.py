@@ -52,6 +52,7 @@ def new_requests(peer, before):
     return [r for r in peer.seen()[before:] if r["method"] != "DELETE"]
 
 
+@pytest.mark.obligation("C84")
 @KINDS
 async def test_a_turn_with_a_remote_agent(peer, kind, tmp_path):
     async with open_client() as client:
@@ -62,6 +63,7 @@ async def test_a_turn_with_a_remote_agent(peer, kind, tmp_path):
         assert client.agent.survivors() == []
 
 
+@pytest.mark.obligation("C86", "C87", "C88", "C89")
 @KINDS
 async def test_the_rules_of_the_proposal_are_kept(peer, kind, tmp_path):
     """C86-C89: cookies, types, ids and version are in each request; no Origin is."""
@@ -88,6 +90,7 @@ async def test_the_rules_of_the_proposal_are_kept(peer, kind, tmp_path):
         assert posts[-1]["headers"]["acp-session-id"] == session.session_id
 
 
+@pytest.mark.obligation("C85")
 @pytest.mark.parametrize("tls", [False, True])
 async def test_two_sessions_and_all_messages_share_one_http2_connection(
     peer, trusted, tls, tmp_path
@@ -111,6 +114,7 @@ async def test_two_sessions_and_all_messages_share_one_http2_connection(
         assert [r["method"] for r in requests].count("GET") == 3
 
 
+@pytest.mark.obligation("C79")
 @KINDS
 async def test_the_agent_asks_reads_and_writes_as_a_local_one_does(peer, kind, tmp_path):
     async with open_client() as client:

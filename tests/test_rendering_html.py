@@ -65,6 +65,7 @@ def both(entry, **terminals):
 # -- messages ---------------------------------------------------------------------------------
 
 
+@pytest.mark.obligation("C33")
 def test_a_message_is_its_markdown_with_its_blocks_in_order():
     entry = message("*one*", {"type": "image", "mimeType": "image/png", "data": PNG}, "two")
     source = render(entry)
@@ -202,6 +203,7 @@ def test_what_permission_is_asked_for_leaves_room_for_the_choices():
     assert "x\nx\nx" in rest.split("Choices: ")[0]
 
 
+@pytest.mark.obligation("C37")
 def test_a_diff_of_version_2_is_its_changes_and_its_patch():
     item = {
         "type": "diff",
@@ -384,6 +386,7 @@ def test_a_plan_is_a_checklist_with_states_and_unusual_priorities():
     assert "1 of 4 done" in read(entry)
 
 
+@pytest.mark.obligation("C39")
 def test_a_plan_may_be_text_an_address_or_gone():
     assert "<em>first</em>" in render(make(PlanEntry, text="*first*"))
     assert 'href="https://x.org/plan"' in render(make(PlanEntry, uri="https://x.org/plan"))

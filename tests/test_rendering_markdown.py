@@ -21,6 +21,7 @@ def shown(source):
     return re.sub(r"<[^>]+>", "", markdown.to_html(source)).strip()
 
 
+@pytest.mark.obligation("C33")
 @pytest.mark.parametrize(
     ("source", "part"),
     [

@@ -101,6 +101,7 @@ def test_f31_a_path_that_is_none_is_refused_by_its_text(path, reason, root):
     assert caught.value.code == ErrorCode.INVALID_PARAMS
 
 
+@pytest.mark.obligation("C23")
 @pytest.mark.parametrize(
     "path", ["{root}/../secret.txt", "{root}/sub/..", "{root}/sub/../sub/a.txt"]
 )

@@ -154,6 +154,7 @@ def test_a_cancel_keeps_the_answer_so_far_and_the_session(worker):
     assert "You said 'and now'." in worker.run("and now").ok().text
 
 
+@pytest.mark.obligation("C31")
 def test_a_cancel_answers_the_open_question_with_cancelled(worker):
     asked: list[str] = []
     cell = worker.start("wait-for-answer", answer=asked.append)

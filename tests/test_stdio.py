@@ -49,6 +49,7 @@ async def read_line(agent):
     return found
 
 
+@pytest.mark.obligation("C78")
 async def test_an_echo_goes_there_and_back():
     async with stdio("cat") as agent:
         await agent.send_all(b"hello\n")

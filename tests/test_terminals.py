@@ -412,6 +412,7 @@ async def test_f40_of_a_flood_the_tail_is_kept(tmp_path):
         assert SHOWN_LIMIT - 4 < len(view.output.encode()) <= SHOWN_LIMIT
 
 
+@pytest.mark.obligation("C41")
 @pytest.mark.parametrize("limit", [0, 1, 2, 3, 10, 2**40])
 async def test_f40_the_agents_own_limit_is_kept_at_whole_characters(limit, tmp_path):
     async with open_desk(tmp_path) as desk:
@@ -422,6 +423,7 @@ async def test_f40_the_agents_own_limit_is_kept_at_whole_characters(limit, tmp_p
         assert (view.output, view.truncated) == ("a€€€€", False)
 
 
+@pytest.mark.obligation("C41")
 @pytest.mark.parametrize("limit", range(14))
 def test_f40_a_tail_is_cut_between_characters(limit):
     tail = Tail(100)
@@ -479,6 +481,7 @@ async def test_f41_what_ignores_term_and_leaves_the_group_is_killed_too(tmp_path
         await trio_wait_until(lambda: not any(map(alive, pids)))
 
 
+@pytest.mark.obligation("C42")
 @pytest.mark.parametrize("running", [True, False])
 async def test_f41_release_ends_the_command_and_forgets_the_id_but_the_view_stays(
     running, tmp_path

@@ -94,6 +94,7 @@ def test_every_kind_of_update_in_the_schema_has_a_handler(version: int, unstable
     assert kinds <= Reducer(Transcript(), version).kinds
 
 
+@pytest.mark.obligation("C39")
 @pytest.mark.parametrize(("version", "unstable"), SCHEMAS)
 def test_every_update_is_applied_without_a_trace_of_being_unknown(
     version: int, unstable: bool
@@ -138,6 +139,7 @@ def test_c70_words_files_and_commands_are_shown(version: int, unstable: bool) ->
             assert mark in plain or mark in marked_up, (mark, update)
 
 
+@pytest.mark.obligation("C69", "C70", "C71")
 @pytest.mark.parametrize(("version", "unstable"), [(2, False), (2, True)])
 @pytest.mark.parametrize("kind", UNKNOWN)
 def test_c69_c70_c71_an_update_of_an_unknown_kind_is_kept_and_shown_as_that(
@@ -155,6 +157,7 @@ def test_c69_c70_c71_an_update_of_an_unknown_kind_is_kept_and_shown_as_that(
     assert all("<SessionUpdate.mine>" in rendered for rendered in shown(transcript))
 
 
+@pytest.mark.obligation("C69", "C70", "C71")
 def test_c69_c71_unknown_content_is_kept_and_shown_wherever_content_stands() -> None:
     block = {"type": EXTENSION, "mine": "<mine>"}
     for update in (
@@ -168,6 +171,7 @@ def test_c69_c71_unknown_content_is_kept_and_shown_wherever_content_stands() -> 
         assert all("<mine>" in rendered for rendered in shown(transcript)), update
 
 
+@pytest.mark.obligation("C38", "C69")
 def test_c69_a_plan_of_an_unknown_kind_takes_the_place_of_the_one_before() -> None:
     known = {
         "sessionUpdate": "plan_update",
@@ -231,6 +235,7 @@ def test_every_permission_request_is_read_and_says_what_it_is_about(
         assert tags | set(UNKNOWN) == subjects
 
 
+@pytest.mark.obligation("C69")
 def test_c69_a_permission_option_of_an_unknown_kind_is_neutral() -> None:
     option = {"optionId": "o", "name": "n", "kind": LATER}
     read = dialects.permission_request(
@@ -240,6 +245,7 @@ def test_c69_a_permission_option_of_an_unknown_kind_is_neutral() -> None:
     assert EXTENSION in read.description
 
 
+@pytest.mark.obligation("C62")
 @pytest.mark.parametrize(("version", "unstable"), SCHEMAS)
 def test_every_elicitation_is_read_and_an_unknown_mode_or_field_stays_unknown(
     version: int, unstable: bool
@@ -283,6 +289,7 @@ def _choosable(schema: dict[str, Any]) -> bool:
 # -- answers of the agent's -----------------------------------------------------------------------
 
 
+@pytest.mark.obligation("C6", "C10")
 @pytest.mark.parametrize(("version", "unstable"), SCHEMAS)
 def test_every_answer_to_initialize_is_read(version: int, unstable: bool) -> None:
     for answer in Instances(version, unstable).of("InitializeResponse"):
@@ -295,6 +302,7 @@ def test_every_answer_to_initialize_is_read(version: int, unstable: bool) -> Non
         assert outgoing.offers(read, "authenticate") is offered  # C10
 
 
+@pytest.mark.obligation("C48", "C70")
 @pytest.mark.parametrize(("version", "unstable"), SCHEMAS)
 @pytest.mark.parametrize("name", ["NewSessionResponse", "ResumeSessionResponse"])
 def test_every_answer_that_opens_a_session_is_taken_over(
@@ -352,6 +360,7 @@ def served_by_agents(version: int) -> dict[str, str]:
     }
 
 
+@pytest.mark.obligation("C69")
 def test_c69_the_methods_of_version_2_are_those_of_its_schema() -> None:
     theirs = set(served_by_agents(2))
     assert {m for m in theirs if outgoing.exists(2, m) or m in ("auth/login", "auth/logout")} == (
@@ -391,6 +400,7 @@ def _side(version: int, method: str, kind: str) -> str:
     return next(side for side in ("agent", "both") if (side, method, kind) in names)
 
 
+@pytest.mark.obligation("C7", "C63")
 def test_c7_initialize_of_version_2_says_who_we_are_and_only_what_exists_there() -> None:
     capabilities = {
         "fs": {"readTextFile": True, "writeTextFile": True},
@@ -435,6 +445,7 @@ def test_c16_history_is_asked_for_by_resuming_and_mcp_servers_have_their_type() 
     assert "replayFrom" not in outgoing.request(2, "session/resume", params)[1]
 
 
+@pytest.mark.obligation("C10", "C12")
 def test_c10_c12_only_methods_that_the_protocol_drives_are_logged_in_with() -> None:
     for version, unstable in SCHEMAS:
         for answer in Instances(version, unstable).of("InitializeResponse"):
@@ -447,6 +458,7 @@ def test_c10_c12_only_methods_that_the_protocol_drives_are_logged_in_with() -> N
     assert not outgoing.offers(none, "logout")
 
 
+@pytest.mark.obligation("C24")
 def test_c24_transports_of_mcp_servers_are_those_that_are_advertised() -> None:
     def agent(version: int, mcp: Any) -> dialects.Initialized:
         if version == 1:

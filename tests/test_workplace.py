@@ -34,6 +34,7 @@ def folders(tmp_path):
     return tmp_path
 
 
+@pytest.mark.obligation("C23")
 async def test_a_root_that_is_added_is_served_at_once_and_not_any_more_when_it_is_removed(
     script, folders
 ):
@@ -58,6 +59,7 @@ async def test_a_root_that_is_added_is_served_at_once_and_not_any_more_when_it_i
     assert (folders / "more/file.new").read_text() == "written"
 
 
+@pytest.mark.obligation("C20", "C21", "C22")
 async def test_all_roots_are_sent_each_time_a_session_is_opened(script, folders):
     def prompt(agent):
         if agent.run == 1:
@@ -84,6 +86,7 @@ async def test_all_roots_are_sent_each_time_a_session_is_opened(script, folders)
     assert load["params"]["additionalDirectories"] == [more, third]
 
 
+@pytest.mark.obligation("C20")
 async def test_an_agent_that_does_not_take_further_roots_is_sent_none(script, folders):
     made = script(capabilities={"sessionCapabilities": {"additionalDirectories": None}})
     async with open_client() as client:
@@ -106,6 +109,7 @@ async def test_a_directory_with_the_policys_own_file_becomes_no_root(script, fol
         assert client.workplace.roots == []
 
 
+@pytest.mark.obligation("C68")
 async def test_what_is_asked_of_fs_is_told_in_the_capabilities(script, tmp_path):
     made = script()
     async with open_client() as client:
