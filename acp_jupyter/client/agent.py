@@ -536,6 +536,8 @@ class Agent:
         known = CLIENT_METHODS.get(method)
         if known is None:
             return await self.extensions.serve(method, params)
+        if method == "mcp/message" and self.lifecycle.mcp.sharing:
+            return await self.lifecycle.mcp.serve(params)
         if known.notification or not supports(self.capabilities, known.needs):
             raise Refusal(f"Method not found: {method[:200]}", code=ErrorCode.METHOD_NOT_FOUND)
         if known.needs == ("elicitation",) and elicitation.about_request(params):

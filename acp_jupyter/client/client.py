@@ -31,6 +31,7 @@ from ..services.replay import Tapes
 from ..services.workplace import Workplace
 from .agent import CLOSE_GRACE, DISCONNECT_GRACE, Agent
 from .extensions import Extensions
+from .mcp import McpServers
 from .session import Session
 
 CRASHES: Final = 5
@@ -62,6 +63,7 @@ class Client:
         on_news: called when anything about its agents may have changed; must be cheap.
         starting: an agent is being started.
         extensions: what the user handles besides the protocol, of each agent that is started.
+        mcp: the MCP servers that the sessions of each agent are told of.
         tapes: which connections of recordings were replayed; those of one notebook share it.
         recorder: who records an agent that is started, if anybody.
     """
@@ -82,6 +84,7 @@ class Client:
         self.on_news: Callable[[], None] = _no_news
         self.starting = False
         self.extensions = Extensions()
+        self.mcp = McpServers()
         self.tapes = Tapes()
         self.recorder: Callable[[], Recorder | None] = _no_recorder
 
@@ -395,6 +398,7 @@ class Client:
         )
         agent.workplace = self.workplace
         agent.extensions = self.extensions
+        agent.lifecycle.mcp.all = self.mcp
         agent.on_news = self._tell_news
         await nursery.start(agent.serve)
         self._agents.append(agent)

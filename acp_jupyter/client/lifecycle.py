@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -27,7 +27,9 @@ from ..errors import (
 from ..protocol import dialects
 from ..protocol.listing import Listed, page
 from ..protocol.methods import supports
+from ..services.mcp.servers import Ready
 from ..services.policy import Policy
+from .mcp import Offer, Offers
 from .session import Session
 
 if TYPE_CHECKING:
@@ -60,13 +62,12 @@ class Lifecycle:
     """See the module. One per agent; all methods run on the trio thread.
 
     Attributes:
-        mcp_servers: what new and reopened sessions are told to connect to, in the form of
-            version 1.
+        mcp: the MCP servers that sessions are told of.
     """
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self.mcp_servers: list[dict[str, Any]] = []
+        self.mcp = Offers(agent)
 
     def require(self, method: str) -> None:
         """Check that the agent advertised what a method needs.
@@ -81,14 +82,23 @@ class Lifecycle:
                 remedy=f"It does not advertise {method}; `%acp` shows what it can do.",
             )
 
-    async def new(self, cwd: str, *, policy: Policy, meta: Meta | None = None) -> Session:
-        """Open a session in ``cwd`` (absolute).
+    async def new(
+        self,
+        cwd: str,
+        *,
+        policy: Policy,
+        meta: Meta | None = None,
+        mcp_servers: Sequence[Ready] = (),
+    ) -> Session:
+        """Open a session in ``cwd`` (absolute), with further MCP servers for it alone.
 
         Raises:
+            UsageError: the agent cannot use one of the MCP servers.
             AuthenticationRequired: the user has to log in first.
             ACPError: it failed.
         """
-        return await self._made("session/new", self._params(cwd, meta), cwd, policy)
+        offer = self.mcp.begin(cwd, mcp_servers)
+        return await self._made("session/new", self._params(cwd, meta, offer), cwd, policy, offer)
 
     async def fork(self, session: Session, *, meta: Meta | None = None) -> Session:
         """Open a session that begins where another one is now.
@@ -98,9 +108,10 @@ class Lifecycle:
             ACPError: it failed.
         """
         self.require("session/fork")
-        params = {"sessionId": session.session_id, **self._params(session.cwd, meta)}
+        offer = self.mcp.begin(session.cwd, self.mcp.all.own(session.session_id))
+        params = {"sessionId": session.session_id, **self._params(session.cwd, meta, offer)}
         policy = session.permissions.policy
-        return await self._made("session/fork", params, session.cwd, policy, history=True)
+        return await self._made("session/fork", params, session.cwd, policy, offer, history=True)
 
     async def load(
         self, session_id: str, cwd: str, *, policy: Policy, meta: Meta | None = None
@@ -207,15 +218,22 @@ class Lifecycle:
 
     # -- how ---------------------------------------------------------------------------------
 
-    def _params(self, cwd: str, meta: Meta | None) -> dict[str, Any]:
+    def _params(self, cwd: str, meta: Meta | None, offer: Offer) -> dict[str, Any]:
         extra: dict[str, Any] = {} if meta is None else {"_meta": dict(meta)}
         roots = [root for root in self._agent.workplace.roots if root != cwd]
         if roots and supports(self._agent.agent_capabilities, ADDITIONAL_DIRECTORIES):
             extra["additionalDirectories"] = roots
-        return {"cwd": cwd, "mcpServers": list(self.mcp_servers), **extra}
+        return {"cwd": cwd, "mcpServers": offer.messages, **extra}
 
     async def _made(
-        self, method: str, params: JSON, cwd: str, policy: Policy, *, history: bool = False
+        self,
+        method: str,
+        params: JSON,
+        cwd: str,
+        policy: Policy,
+        offer: Offer,
+        *,
+        history: bool = False,
     ) -> Session:
         agent = self._agent
         with agent.opening():
@@ -232,6 +250,7 @@ class Lifecycle:
                     remedy="`%acp log` shows it; the agent needs a fix.",
                 ) from error
             session = agent.add_session(ident, cwd, policy)
+        self.mcp.done(offer, session)
         session.reducer.session_state(state)
         if history:
             session.reducer.begin_history()
@@ -249,10 +268,12 @@ class Lifecycle:
             raise UsageError(
                 "that session is open already", remedy="`%acp sessions use` makes it the current."
             )
+        offer = self.mcp.begin(cwd, self.mcp.all.own(session_id))
         session = agent.add_session(session_id, cwd, policy)
+        self.mcp.done(offer, session)
         reducer = session.reducer
         reducer.begin_history()
-        params = {"sessionId": session_id, **self._params(cwd, meta)}
+        params = {"sessionId": session_id, **self._params(cwd, meta, offer)}
         replayed: list[object] = []
         try:
             answer = await agent.request(

@@ -69,6 +69,8 @@ CLIENT_METHODS: Final = _table(
     Method("elicitation/complete", notification=True),
     Method("session/elicitation", needs=("elicitation",)),  # until 2026-04
     Method("session/elicitation/complete", notification=True),
+    # Not stable yet; no capability of the client's is for it: it offers servers, or does not.
+    Method("mcp/message", needs=("mcp",)),
 )
 """What an agent may call, by name."""
 

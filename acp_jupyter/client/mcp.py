@@ -1,0 +1,212 @@
+"""The MCP servers that sessions are told of, and the one that the client itself is.
+
+Rules:
+
+- A server goes to an agent only by a transport that it advertised (C24); where it did not, the
+  session is not opened, and the error names the capability.
+- What the client shares (`Shared`) is offered as MCP over ACP where the agent takes that, else as a
+  program that leads back here, where there is one. Each session gets an address of its own: who
+  asks there is that session, and its user is asked for permission.
+- ``mcp/message`` is served for addresses that were offered on this connection, and no others.
+- Servers that one session was opened with are told again when it is opened again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ..errors import ErrorCode, Refusal, UsageError
+from ..protocol import mcp, outgoing
+from ..services.mcp.servers import Ready
+
+if TYPE_CHECKING:
+    from .agent import Agent
+    from .session import Session
+
+JSON = Any
+
+SESSIONS: Final = 1_000
+"""Sessions whose own servers are remembered."""
+
+
+class Shared(Protocol):
+    """What the client offers to agents as an MCP server; made by a surface."""
+
+    name: str
+
+    def server(self, session: Callable[[], Session | None]) -> mcp.Server:
+        """A server for one session, which is not known yet while it is opened."""
+
+    def bridge(self, server: mcp.Server) -> dict[str, Any] | None:
+        """A program that leads to a server, as an item of ``mcpServers`` in version 1.
+
+        ``None`` where programs cannot reach this process.
+        """
+
+
+class McpServers:
+    """What the sessions of one client are told of. On the trio thread.
+
+    Attributes:
+        servers: those of each session, by name; each is made ready for the session's folder.
+        shared: what the client offers itself; ``None`` for nothing.
+    """
+
+    def __init__(self) -> None:
+        self.servers: dict[str, Callable[[str], Ready]] = {}
+        self.shared: Shared | None = None
+        self._own: dict[str, tuple[Ready, ...]] = {}
+
+    def own(self, session_id: str) -> tuple[Ready, ...]:
+        """The servers that one session was opened with, besides those of all sessions."""
+        return self._own.get(session_id, ())
+
+    def keep(self, session_id: str, own: tuple[Ready, ...]) -> None:
+        """Remember `own`."""
+        if own:
+            self._own[session_id] = own
+            if len(self._own) > SESSIONS:
+                del self._own[next(iter(self._own))]
+
+
+class Offers:
+    """What the sessions of one agent were told of.
+
+    Args:
+        agent: whose sessions they are.
+
+    Attributes:
+        all: what its client wants them to be told.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.all = McpServers()
+        self._open: list[Offer] = []
+
+    def begin(self, cwd: str, own: Sequence[Ready] = ()) -> Offer:
+        """What a session that is opened now is told of.
+
+        Args:
+            cwd: its folder.
+            own: servers for it alone.
+
+        Raises:
+            UsageError: the agent does not reach one of them, or one cannot be used now.
+        """
+        if self._agent.replay is not None:  # the agent of a recording reaches nothing
+            return Offer((), [])
+        servers = {name: ready(cwd) for name, ready in self.all.servers.items()}
+        servers |= {ready.name: ready for ready in own}
+        for ready in servers.values():
+            check(self._agent, ready)
+            self._agent.conceal(ready.secrets)
+        offer = Offer(tuple(own), [*servers.values()])
+        if self.all.shared is not None:
+            self._share(self.all.shared, offer)
+        open_ones = set(self._agent.sessions.values())
+        self._open = [old for old in self._open if old.session in open_ones] + [offer]
+        return offer
+
+    def done(self, offer: Offer, session: Session) -> None:
+        """The session is open."""
+        offer.session = session
+        self.all.keep(session.session_id, offer.own)
+
+    def facts(self, session: Session) -> list[dict[str, str]]:
+        """What an open session was told of: ``name``, ``transport`` and ``digest``."""
+        offer = next((offer for offer in self._open if offer.session is session), None)
+        return offer.facts if offer is not None else []
+
+    @property
+    def sharing(self) -> bool:
+        """Whether any server was offered as MCP over ACP."""
+        return any(offer.server is not None for offer in self._open)
+
+    async def serve(self, params: JSON) -> JSON:
+        """``mcp/message`` of the agent's.
+
+        Raises:
+            Refusal: it is for no server that was offered.
+        """
+        if type(params) is not dict or type(params.get("method")) is not str:
+            raise Refusal("mcp/message needs a method", code=ErrorCode.INVALID_PARAMS)
+        ident = params.get("serverId")
+        for offer in self._open:
+            if offer.server is not None and offer.ident == ident:
+                return await offer.server.answer(params["method"], params.get("params"))
+        raise Refusal("no such MCP server", code=ErrorCode.RESOURCE_NOT_FOUND)
+
+    def _share(self, shared: Shared, offer: Offer) -> None:
+        """Add what the client shares to an offer."""
+        agent = self._agent
+        server = shared.server(lambda: self._session_of(offer))
+        message = None
+        transports = _transports(agent)
+        if "acp" in transports:
+            offer.ident, offer.server = secrets.token_hex(16), server
+            message = {"type": "acp", "name": shared.name, "serverId": offer.ident}
+        elif "stdio" in transports and agent.spec.remote is None:
+            message = shared.bridge(server)
+        if message is None:
+            raise UsageError(
+                f"agent {agent.spec.name!r} cannot be given what is shared: it does not advertise "
+                "MCP over ACP, nor can a program of this machine be its MCP server",
+                remedy="`%acp share off` takes it back.",
+            )
+        offer.messages.append(message)
+        transport = message.get("type", "stdio")
+        offer.facts.append({"name": shared.name, "transport": transport, "digest": ""})
+
+    def _session_of(self, offer: Offer) -> Session | None:
+        """The session of an offer, while it is open."""
+        session = offer.session
+        open_ones = self._agent.sessions.values()
+        return session if session is not None and session in open_ones else None
+
+
+class Offer:
+    """What one session is told of.
+
+    Args:
+        own: servers for it alone.
+        servers: all, but for what the client shares.
+
+    Attributes:
+        messages: ``mcpServers``.
+        facts: see `Offers.facts`.
+        session: once it is open.
+        ident, server: of what is shared by MCP over ACP.
+    """
+
+    def __init__(self, own: tuple[Ready, ...], servers: Sequence[Ready]) -> None:
+        self.own = own
+        self.messages = [ready.message for ready in servers]
+        self.facts = [
+            {"name": ready.name, "transport": ready.transport, "digest": ready.digest}
+            for ready in servers
+        ]
+        self.session: Session | None = None
+        self.ident = ""
+        self.server: mcp.Server | None = None
+
+
+def check(agent: Agent, ready: Ready) -> None:
+    """Check that an agent reaches servers that way (C24).
+
+    Raises:
+        UsageError: it does not.
+    """
+    if ready.transport not in _transports(agent):
+        where = "session.mcp" if agent.version > 1 else "mcpCapabilities"
+        raise UsageError(
+            f"agent {agent.spec.name!r} cannot use MCP server {ready.name!r}: it does not "
+            f"advertise {where}.{ready.transport}",
+            remedy=f"Leave it out (`%acp mcp remove {ready.name}`), or use another agent.",
+        )
+
+
+def _transports(agent: Agent) -> frozenset[str]:
+    return frozenset() if agent.initialized is None else outgoing.mcp_transports(agent.initialized)
