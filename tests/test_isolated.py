@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import subprocess
@@ -12,7 +13,9 @@ import pytest
 
 import acp_jupyter as acp
 from acp_jupyter.errors import Refusal, UsageError
+from acp_jupyter.services.workspace.copies import add_worktree, no_programs
 from acp_jupyter.services.workspace.isolated import Isolate, Isolated, isolate
+from acp_jupyter.services.workspace.snapshot import take
 from tests.live_kernel import LiveKernel, live_kernel
 
 
@@ -164,6 +167,54 @@ def test_f58_no_hook_and_no_filter_runs_for_a_worktree(folder: Path, tmp_path: P
     assert copy.changes().count == 1
     copy.discard()
     assert not mark.exists()
+
+
+def test_f58_a_filter_that_cannot_be_switched_off_lets_no_worktree_be_made(
+    folder: Path, tmp_path: Path
+) -> None:
+    git(folder, "config", "filter.a=b.smudge", f"touch '{tmp_path / 'ran'}'; cat")
+    (folder / ".gitattributes").write_text("* filter=a=b\n")
+    with pytest.raises(UsageError, match="a filter whose name has a '='"):
+        isolate(str(folder), "worktree", base=str(tmp_path))
+    with pytest.raises(UsageError, match="a filter whose name has a '='"):
+        add_worktree(folder, tmp_path / "place", "HEAD")
+    assert not (tmp_path / "ran").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"project"}
+
+
+def test_hooks_of_a_repositorys_configuration_are_switched_off(folder: Path) -> None:
+    git(folder, "config", "hook.mine.command", "true")
+    git(folder, "config", "hook.mine.event", "post-checkout")
+    assert no_programs(folder) == ["-c", "hook.mine.enabled=false"]
+
+
+@pytest.mark.parametrize("name", ["../link", "/t/link", "a/../../b"])
+def test_f32_a_tampered_index_names_nothing_outside(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "link").symlink_to("project")
+    (tmp_path / "b").symlink_to("project")
+    place = "x" * len(name)
+    (folder / place).write_text("x\n")
+    (folder / "a").mkdir()
+    git(folder, "add", place)
+    index = folder / ".git" / "index"
+    data = index.read_bytes()[:-20].replace(place.encode(), name.encode())
+    index.write_bytes(data + hashlib.sha1(data, usedforsecurity=False).digest())
+    assert set(take(str(folder)).files) == names(str(folder)) - {"ignored.log"}
+    copy = isolate(str(folder), "worktree", base=str(tmp_path))
+    assert os.listdir(copy.place) == ["project"]
+    assert not copy.changes()
+    copy.discard()
+
+
+def test_names_that_are_no_unicode_are_names(made: Isolated, folder: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.txt")
+    Path(made.folder, name).write_text("agent\n")
+    (change,) = made.changes().files
+    assert '"b/caf\\351.txt"' in change.diff
+    made.accept(change)
+    assert (folder / name).read_text() == "agent\n"
 
 
 def test_a_folder_without_a_commit_has_no_worktree(tmp_path: Path) -> None:

@@ -31,6 +31,12 @@ MAX_FILES: Final = 20_000
 MAX_BYTES: Final = 500_000_000
 """Of one copy. Beyond them a worktree, or a smaller folder, is the better way."""
 
+OFF: Final = {
+    "filter": ("smudge=", "clean=", "process=", "required=false"),
+    "hook": ("enabled=false",),
+}
+"""What switches a program off that a configuration names: a filter, or a hook (git 2.54)."""
+
 GIT_LIMIT: Final = 120.0
 """Seconds for a command of git that writes a worktree."""
 
@@ -212,8 +218,8 @@ def commit_of(workspace: Path) -> str:
 def add_worktree(workspace: Path, place: Path, commit: str, *, checkout: bool = True) -> None:
     """Check a commit out into a new folder, on no branch.
 
-    Hooks are not run, nor filters that the repository's own configuration names: those of the
-    user's configuration are.
+    No hook runs, and no filter that the repository's own configuration names: those of the user's
+    configuration do.
 
     Args:
         workspace: a folder of the repository.
@@ -226,24 +232,41 @@ def add_worktree(workspace: Path, place: Path, commit: str, *, checkout: bool = 
     """
     options = [] if checkout else ["--no-checkout"]
     words = ["worktree", "add", "--detach", "--force", *options, os.fspath(place), commit]
-    _git(workspace, *words, settings=_no_filters(workspace))
+    settings = no_programs(workspace)
+    _git(workspace, *words, settings=settings)
     if not checkout:
-        _git(place, "read-tree", commit)
+        _git(place, "read-tree", commit, settings=settings)
 
 
-def _no_filters(workspace: Path) -> list[str]:
-    """Settings that switch off the filters of a repository's own configuration."""
+def no_programs(workspace: Path) -> list[str]:
+    """Settings that switch off what a repository's own configuration would have run.
+
+    Raises:
+        UsageError: it cannot be told, or switched off.
+    """
     listed = git.git(
         os.fspath(workspace), "config", "-z", "--show-scope", "--name-only", "--list", "--includes"
     )
-    words = (listed or "").split("\0")
-    names = {
-        name.rsplit(".", 1)[0]
-        for scope, name in zip(words[::2], words[1::2], strict=False)
-        if scope in ("local", "worktree") and name.startswith("filter.")
-    }
-    off = ("smudge=", "clean=", "process=", "required=false")
-    return [word for name in sorted(names) for each in off for word in ("-c", f"{name}.{each}")]
+    if listed is None:
+        raise UsageError(
+            f"git does not tell the configuration of {workspace}", remedy="Use --isolate copy."
+        )
+    words = listed.split("\0")
+    found: set[tuple[str, str]] = set()
+    for scope, key in zip(words[::2], words[1::2], strict=False):
+        section, _, rest = key.partition(".")
+        if scope in ("local", "worktree") and section in OFF and "." in rest:
+            found.add((section, key.rpartition(".")[0]))
+    settings: list[str] = []
+    for section, name in sorted(found):
+        if "=" in name:  # where git would end it
+            raise UsageError(
+                f"the configuration of {workspace} has a {section} whose name has a '=', which "
+                "cannot be switched off",
+                remedy="Rename it, or use --isolate copy.",
+            )
+        settings += [word for each in OFF[section] for word in ("-c", f"{name}.{each}")]
+    return settings
 
 
 def remove_worktree(workspace: Path, place: Path) -> None:

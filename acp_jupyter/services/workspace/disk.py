@@ -18,7 +18,7 @@ from typing import Final
 
 from ...errors import ErrorCode, Refusal
 from ...session.changes import Version
-from ..roots import Roots, refusing
+from ..roots import Located, Roots, refusing
 
 KEPT: Final = 1_000_000
 """Bytes of a file up to which its content is kept and compared line by line."""
@@ -43,6 +43,7 @@ class Folder:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._top = os.path.realpath(path)
         self._roots = Roots([path])
 
     def look(self, path: str) -> tuple[Version | None, bytes | None]:
@@ -103,10 +104,14 @@ class Folder:
 
     @contextmanager
     def _parent(self, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-        located = self._roots.locate(f"{self.path.rstrip('/')}/{path}")
+        # Unlike paths of an agent's, these are names as the disk has them: not all are Unicode.
+        names = tuple(path.split("/"))
+        if not {"", ".", ".."}.isdisjoint(names):
+            raise Refusal("it is not below the folder")
+        located = Located(self._top, names, path)
         parent = self._roots.open_parent(located, create=create)
         try:
-            yield parent, located.parts[-1]
+            yield parent, names[-1]
         finally:
             os.close(parent)
 

@@ -28,7 +28,7 @@ def restore(change: FileChange, contents: Contents, *, anyway: bool = False) -> 
         if not (stat.S_ISREG(version.mode) or stat.S_ISLNK(version.mode)):
             raise Refusal("it was, or is, no regular file")
     if before is None and after is None:
-        raise Refusal("nothing is known of what it was: this is a replay")
+        raise Refusal(change.note or "nothing is known of what it was: this is a replay")
     folder = Folder(change.root)
     now = folder.look(change.path)[0]
     if now == before:

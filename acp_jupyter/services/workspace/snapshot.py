@@ -35,7 +35,9 @@ READ_AT_ONCE: Final = 64 * 2**20
 READ_ALWAYS: Final = 500
 """Files that are read whatever the time: a slow machine shall not make a difference."""
 
-LEFT_OUT: Final = frozenset({".git", ".ipynb_checkpoints"})
+LEFT_OUT: Final = frozenset({".git", ".ipynb_checkpoints", "..", ""})
+"""Names that no path has which is looked at; the last two are in indexes that were tampered with:
+they lead out of the folder."""
 
 IGNORED: Final = frozenset(
     {
@@ -229,13 +231,15 @@ def _of_git(folder: str, earlier: Index | None) -> _Listed | None:
 def _expanded(folder: str, index: Index, others: Iterable[str]) -> Iterator[str]:
     """With the files of repositories within, of which git only names the folder."""
     for path in chain(index.entries, others):
-        looks_so = ".git" in path or ".ipynb" in path  # most do not: splitting takes longer
-        if not path or (looks_so and LEFT_OUT.intersection(path.split("/"))):
+        name = path.removesuffix("/")
+        # Most look like none of them: splitting takes longer.
+        suspicious = any(part in name for part in (".git", ".ipynb", "..", "//")) or path[:1] == "/"
+        if not name or (suspicious and LEFT_OUT.intersection(name.split("/"))):
             continue
         if path == "./":  # all of it is another repository, or seems so
             yield from _walk(folder, "")
         elif path[-1] == "/" or path in index.repositories:
-            yield from _walk(folder, path.rstrip("/"))
+            yield from _walk(folder, name)
         else:
             yield path
 
