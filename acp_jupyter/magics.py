@@ -21,6 +21,7 @@ from .commands.base import no_arguments
 from .commands.connection import ConnectionCommands
 from .commands.files import FileCommands
 from .commands.login import LoginCommands
+from .commands.mcp import McpCommands
 from .commands.options import OptionCommands
 from .commands.providers import ProviderCommands
 from .commands.sessions import SessionCommands
@@ -51,6 +52,7 @@ class AcpMagics(
     WorkspaceCommands,
     OptionCommands,
     ProviderCommands,
+    McpCommands,
 ):
     """The magics ``%acp`` and ``%%acp``; made as `Commands` are."""
 

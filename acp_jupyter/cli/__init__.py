@@ -22,6 +22,7 @@ from . import (
     doctor,
     export,
     install,
+    mcp_bridge,
     policy,
     replay,
     run,
@@ -42,6 +43,7 @@ COMMANDS = (
     export,
     replay,
     attach,
+    mcp_bridge,
 )
 """In the order of ``--help``."""
 

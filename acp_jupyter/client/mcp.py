@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -39,23 +40,21 @@ class Shared(Protocol):
     def server(self, session: Callable[[], Session | None]) -> mcp.Server:
         """A server for one session, which is not known yet while it is opened."""
 
-    def bridge(self, server: mcp.Server) -> dict[str, Any] | None:
-        """A program that leads to a server, as an item of ``mcpServers`` in version 1.
-
-        ``None`` where programs cannot reach this process.
-        """
+    def bridge(self, server: mcp.Server) -> dict[str, Any]:
+        """A program that leads to a server, as an item of ``mcpServers`` in version 1; POSIX."""
 
 
 class McpServers:
     """What the sessions of one client are told of. On the trio thread.
 
     Attributes:
-        servers: those of each session, by name; each is made ready for the session's folder.
+        servers: those of each session, by name; each is made ready for the session's folder,
+            and an agent that runs on this machine or elsewhere.
         shared: what the client offers itself; ``None`` for nothing.
     """
 
     def __init__(self) -> None:
-        self.servers: dict[str, Callable[[str], Ready]] = {}
+        self.servers: dict[str, Callable[[str, bool], Ready]] = {}
         self.shared: Shared | None = None
         self._own: dict[str, tuple[Ready, ...]] = {}
 
@@ -98,7 +97,8 @@ class Offers:
         """
         if self._agent.replay is not None:  # the agent of a recording reaches nothing
             return Offer((), [])
-        servers = {name: ready(cwd) for name, ready in self.all.servers.items()}
+        here = self._agent.spec.remote is None
+        servers = {name: ready(cwd, here) for name, ready in self.all.servers.items()}
         servers |= {ready.name: ready for ready in own}
         for ready in servers.values():
             check(self._agent, ready)
@@ -139,23 +139,33 @@ class Offers:
                 return await offer.server.answer(params["method"], params.get("params"))
         raise Refusal("no such MCP server", code=ErrorCode.RESOURCE_NOT_FOUND)
 
+    def check_shared(self) -> str:
+        """How the agent can be given what the client shares: "acp" or "stdio".
+
+        Raises:
+            UsageError: in no way.
+        """
+        transports = _transports(self._agent)
+        if "acp" in transports:
+            return "acp"
+        if "stdio" in transports and self._agent.spec.remote is None and os.name == "posix":
+            return "stdio"
+        raise UsageError(
+            f"agent {self._agent.spec.name!r} cannot be given what is shared: it does not "
+            "advertise MCP over ACP, nor can a program of this machine be its MCP server",
+            remedy="`%acp share off` takes it back; values can be sent in prompts, as @NAME.",
+        )
+
     def _share(self, shared: Shared, offer: Offer) -> None:
         """Add what the client shares to an offer."""
-        agent = self._agent
         server = shared.server(lambda: self._session_of(offer))
-        message = None
-        transports = _transports(agent)
-        if "acp" in transports:
+        message: dict[str, Any]
+        if self.check_shared() == "acp":
             offer.ident, offer.server = secrets.token_hex(16), server
             message = {"type": "acp", "name": shared.name, "serverId": offer.ident}
-        elif "stdio" in transports and agent.spec.remote is None:
+        else:
             message = shared.bridge(server)
-        if message is None:
-            raise UsageError(
-                f"agent {agent.spec.name!r} cannot be given what is shared: it does not advertise "
-                "MCP over ACP, nor can a program of this machine be its MCP server",
-                remedy="`%acp share off` takes it back.",
-            )
+            self._agent.conceal(item["value"] for item in message["env"])
         offer.messages.append(message)
         transport = message.get("type", "stdio")
         offer.facts.append({"name": shared.name, "transport": transport, "digest": ""})

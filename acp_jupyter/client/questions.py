@@ -159,6 +159,31 @@ class Questions:
         decision = await self._decide(entry, lambda: about, about_file(access))
         return decision.state == "allowed"
 
+    async def ask_shared(self, kind: str, title: str, identity: str, code: str = "") -> Decision:
+        """Before the agent sees something of the kernel, or has code run in it.
+
+        Args:
+            kind: "read" or "execute", for the policy.
+            title: what is asked about.
+            identity: what "always" holds for.
+            code: what would run.
+        """
+        about = Subject(
+            agent=self._agent,
+            kinds=frozenset({kind}),
+            claimed=kind,
+            shell=kind == "execute",
+            identity=f"shared kernel: {identity}",
+        )
+        entry = self._question(
+            title=title,
+            kind=kind,
+            description=code,
+            options=list(ALWAYS_TOO),
+            origin="client",
+        )
+        return await self._decide(entry, lambda: about)
+
     def restrict(self, operation: Operation, path: str) -> str | None:
         """Why the policy has a file asked for, or denied, that is served otherwise."""
         if not self._permissions.policy.rules:

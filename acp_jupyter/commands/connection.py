@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LOG_LINES = 40
 """Messages that ``%acp log`` shows by default."""
 
-OPTIONS = ["--cwd", "--isolate", "--protocol", "--token-env", "--yes", "--"]
+OPTIONS = ["--cwd", "--isolate", "--mcp", "--protocol", "--token-env", "--yes", "--"]
 """Of ``%acp connect``."""
 
 LOG_WIDTH = 1000
@@ -27,19 +27,29 @@ class ConnectionCommands(Commands):
 
     def _do_connect(self, arguments: list[str]) -> None:
         """%acp connect NAME [--yes] [--cwd DIR] [--as ALIAS] [--isolate worktree|copy]
-        [--protocol 2], or %acp connect … -- COMMAND ARGUMENT…: start an agent and open a session
-        in the notebook's folder, or in DIR; with --isolate it works in a copy (see accept), with
-        --yes it is downloaded unasked, with --protocol 2 it is asked for the draft of the next
-        protocol. With an address as the name (wss://…, https://…) [--token-env NAME]: connect to
-        an agent that runs there, with the token that the variable holds. With replay:FILE as the
-        name [--speed original] [--apply-files]: replay a recording."""
+        [--protocol 2] [--mcp SERVER …], or %acp connect … -- COMMAND ARGUMENT…: start an agent and
+        open a session in the notebook's folder, or in DIR; with --isolate it works in a copy (see
+        accept), with --yes it is downloaded unasked, with --protocol 2 it is asked for the draft of
+        the next protocol, with --mcp it is told of an MCP server (see mcp). With an address as the
+        name (wss://…, https://…) [--token-env NAME]: connect to an agent that runs there, with the
+        token that the variable holds. With replay:FILE as the name [--speed original]
+        [--apply-files]: replay a recording."""
         way, arguments = _taken_before_command("--isolate", arguments)
+        servers, arguments = _all_taken("--mcp", arguments)
         spec, cwd = self._parse_connect(arguments)
         link = self._host.link(self._alias)
-        if way is None and link.isolated is None:
-            link.call(self._cell(), link.connect, spec, cwd)
-        else:
-            self._connect_isolated(link, spec, cwd, way)
+        before = dict(link.mcp.servers) if servers else {}
+        if servers:
+            link.call(self._cell(), link.mcp.add, servers, spec.unasked, False)
+        try:
+            if way is None and link.isolated is None:
+                link.call(self._cell(), link.connect, spec, cwd)
+            else:
+                self._connect_isolated(link, spec, cwd, way)
+        except BaseException:
+            if servers:
+                link.mcp.restore(before)
+            raise
 
     def _connect_isolated(self, link: Link, spec: AgentSpec, cwd: str, way: str | None) -> None:
         """With a copy of the agent's own, or after one."""
@@ -181,6 +191,21 @@ def _taken_before_command(option: str, words: list[str]) -> tuple[str | None, li
     cut = words.index("--") if "--" in words else len(words)
     found, own = _taken(option, words[:cut])
     return found, [*own, *words[cut:]]
+
+
+def _all_taken(option: str, words: list[str]) -> tuple[list[str], list[str]]:
+    """The values of an option that may be repeated, and the words without; up to ``--``."""
+    cut = words.index("--") if "--" in words else len(words)
+    found: list[str] = []
+    rest: list[str] = []
+    left = iter(words[:cut])
+    for word in left:
+        name, equals, value = word.partition("=")
+        if name == option:
+            found.append(value if equals else next(left, ""))
+        else:
+            rest.append(word)
+    return found, [*rest, *words[cut:]]
 
 
 def _taken(option: str, words: list[str]) -> tuple[str | None, list[str]]:

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from .typed import Typed
 
 
-SECOND_WORDS: Final = {"terminals": ["stop", "attach"], "roots": ["add", "remove"]}
+SECOND_WORDS: Final = {
+    "terminals": ["stop", "attach"],
+    "roots": ["add", "remove"],
+    "mcp": ["add", "remove"],
+    "share": ["kernel", "off"],
+}
 """What may follow a command of ``%acp``."""
 
 
@@ -113,6 +118,7 @@ def _acp(line: str, cursor: int, agents: Mapping[str, object], typed: Typed | No
                 *_registered(agents),
                 "--cwd",
                 "--isolate",
+                "--mcp",
                 "--protocol",
                 "--token-env",
                 "--yes",

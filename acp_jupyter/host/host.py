@@ -7,6 +7,7 @@ it only when the first agent is needed, so that a kernel starts as fast as one w
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import count
@@ -24,6 +25,7 @@ from .link import Link
 if TYPE_CHECKING:
     from ..questions.comms import CommTap
     from ..services.last_sessions import LastSessions
+    from ..services.mcp.consents import Consents
     from ..services.open_documents import OpenDocuments
     from ..services.policy import Policy
     from ..services.workplace import KernelServer
@@ -32,10 +34,12 @@ if TYPE_CHECKING:
     from .history import CellSource
     from .installing import Installing
     from .live import Live
+    from .main_thread import MainThread
     from .mentions import PictureFolder
     from .recordings import Recordings
     from .report import Reporter
     from .settings import ACPJupyter
+    from .sharing import KernelShare
     from .terminals import Terminals
 
 SHUTDOWN_LIMIT: Final = 2.0
@@ -273,6 +277,32 @@ class Host:
         notebook = notebook_of(self.environ, by_server=self.launch.by_server)
         folder = Path(jupyter_data_dir(), "acp-jupyter", "sessions")
         return LastSessions(folder, notebook or Path(self.cwd))
+
+    @cached_property
+    def main_thread(self) -> MainThread:
+        """Calls what has to be done where the notebook's code runs; only in a kernel."""
+        from .main_thread import MainThread
+
+        return MainThread(self.kernel, self.portal)
+
+    def serve_waiting(self) -> None:
+        """Called on a thread that waits for trio's: what waits for the main thread is done."""
+        if "main_thread" in self.__dict__ and threading.current_thread() is threading.main_thread():
+            self.main_thread.serve()
+
+    @cached_property
+    def kernel_share(self) -> KernelShare:
+        """What the kernel offers to agents."""
+        from .sharing import KernelShare
+
+        return KernelShare(self)
+
+    @cached_property
+    def mcp_consents(self) -> Consents:
+        """Which MCP servers of files the user has allowed."""
+        from ..services.mcp.consents import Consents
+
+        return Consents()
 
     @cached_property
     def installing(self) -> Installing:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..session.transcript import Entry, Turn
     from .host import Host
     from .login import Logins
+    from .mcp import LinkMcp
     from .sessions import LinkSessions
     from .typed import Typed
 
@@ -156,7 +157,7 @@ class Link:
             if too_early:
                 self.interrupt()
             try:
-                return self._host.portal.wait(job)
+                return self._host.portal.wait(job, serve=self._host.serve_waiting)
             except concurrent.futures.CancelledError as error:
                 raise TurnCancelled("it was interrupted") from error
 
@@ -216,6 +217,7 @@ class Link:
                 save_hooks=self._host.settings.save_hooks,
             )
             client.recorder = self._host.recordings.current
+            client.mcp = self.mcp.told
             self._host.portal.submit(client.run)
             await client.wait_open()
             self.client = client
@@ -250,6 +252,13 @@ class Link:
         from .login import Logins
 
         return Logins(self._host, self)
+
+    @cached_property
+    def mcp(self) -> LinkMcp:
+        """The MCP servers that its sessions are told of."""
+        from .mcp import LinkMcp
+
+        return LinkMcp(self._host, self)
 
     @cached_property
     def typed(self) -> Typed:

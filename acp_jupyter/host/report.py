@@ -93,7 +93,7 @@ def agent_facts(connection: str, agent: Agent, session: Session) -> dict[str, An
         "variables": sorted(agent.spec.env),
         "model": _model(session),
         "options": options,
-        "mcp_servers": [],
+        "mcp_servers": agent.lifecycle.mcp.facts(session),
         "policy": policy_facts(session.permissions.policy),
     }
 

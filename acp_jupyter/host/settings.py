@@ -68,6 +68,12 @@ class ACPJupyter(Configurable):
         help="Agents of the registry, by id, that are downloaded and run without a question; "
         '"*" stands for all of them.',
     ).tag(config=True)
+    mcp_servers = Dict(
+        help="MCP servers by name, in the form that the files of agents and editors have under "
+        '"mcpServers": {"command": …, "args": […], "env": {…}}, or {"url": …, "headers": {…}}. '
+        "Agents are told of one when you name it: `%acp mcp add NAME`, or "
+        "`%acp connect … --mcp NAME`.",
+    ).tag(config=True)
     permissions = Union(
         [Unicode(), Dict()],
         default_value="ask",

@@ -17,13 +17,9 @@ true}`` any number of times. To it: ``{"title": …}``, ``{"text": …}`` any nu
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import shlex
 import socket
-import struct
 import sys
-import tempfile
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -32,13 +28,11 @@ from ..errors import UsageError
 from ..rendering.characters import one_line, visible
 from ..rendering.terminal_text import TerminalText
 from ..rendering.words import seconds
+from . import private_sockets
 
 if TYPE_CHECKING:
     from ..services.terminal_view import TerminalView
     from .host import Host
-
-LONGEST_PATH: Final = 100
-"""Bytes of a socket's path: 104 on macOS, 108 on Linux, with a null at the end."""
 
 LONGEST_LINE: Final = 1000
 """Bytes of what a peer says at once."""
@@ -107,31 +101,28 @@ class Terminals:
         return shlex.join(argv)
 
     def _listen(self) -> None:
-        path = _new_path(self._host.environ.get("XDG_RUNTIME_DIR", ""))
-        listener = socket.socket(socket.AF_UNIX)
+        runtime = self._host.environ.get("XDG_RUNTIME_DIR", "")
+        listener, path = private_sockets.listen(runtime, PEERS)
         try:
-            listener.bind(path)
-            os.chmod(path, 0o600)
-            listener.listen(PEERS)
             self._host.portal.submit(self._serve, listener, path)
         except BaseException:
             listener.close()
-            _remove(path)
+            private_sockets.remove(path)
             raise
         self._path = path
 
     async def _serve(self, listener: socket.socket, path: str) -> None:
         """Task: answer programs until the portal ends."""
         try:
-            opened = trio.SocketListener(_as_trio(listener))
+            opened = trio.SocketListener(private_sockets.as_trio(listener))
             await trio.serve_listeners(self._answer, [opened])
         finally:
             self._path = ""
             listener.close()
-            _remove(path)
+            private_sockets.remove(path)
 
     async def _answer(self, stream: trio.SocketStream) -> None:
-        if self._peers >= PEERS or not _is_own(stream.socket):
+        if self._peers >= PEERS or not private_sockets.is_own(stream.socket):
             return
         self._peers += 1
         try:
@@ -216,38 +207,3 @@ def _number(request: dict[str, Any]) -> int:
 
 async def _send(stream: trio.SocketStream, **message: str) -> None:
     await stream.send_all(json.dumps(message).encode() + b"\n")
-
-
-def _new_path(runtime: str) -> str:
-    """A path for a socket, in a new directory that only its owner can enter."""
-    usable = os.path.isabs(runtime) and os.access(runtime, os.W_OK | os.X_OK)
-    for place in (runtime if usable else None, None, "/tmp"):  # noqa: S108
-        directory = tempfile.mkdtemp(prefix="acp-", dir=place)
-        path = os.path.join(directory, secrets.token_hex(8))
-        if len(os.fsencode(path)) <= LONGEST_PATH:
-            return path
-        os.rmdir(directory)
-    raise UsageError("no path is short enough for a socket")
-
-
-def _as_trio(listener: socket.socket) -> Any:
-    listener.setblocking(False)
-    return trio.socket.from_stdlib_socket(listener)
-
-
-def _is_own(peer: Any) -> bool:
-    """Whether the peer runs for this user, where the system tells (the directory's mode is what
-    keeps others out everywhere)."""
-    option = getattr(socket, "SO_PEERCRED", None)
-    if option is None:
-        return True
-    _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, option, 12))
-    return bool(uid == os.geteuid())
-
-
-def _remove(path: str) -> None:
-    for remove, name in ((os.unlink, path), (os.rmdir, os.path.dirname(path))):
-        try:
-            remove(name)
-        except OSError:
-            pass  # somebody cleared the temporary directory
