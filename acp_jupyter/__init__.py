@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from .api.agent import Agent, Session, aconnect, connect
     from .api.turn import CodeBlock, FileDiff, Timings, Turn
+    from .doctor.agent import check_agent
     from .errors import ACPError
     from .experiments.comparison import compare
     from .experiments.run import run_notebook
@@ -26,6 +27,7 @@ __all__ = [
     "Turn",
     "__version__",
     "aconnect",
+    "check_agent",
     "compare",
     "connect",
     "run_notebook",
@@ -58,6 +60,7 @@ _HOMES = {
     "Timings": "api.turn",
     "Turn": "api.turn",
     "aconnect": "api.agent",
+    "check_agent": "doctor.agent",
     "compare": "experiments.comparison",
     "connect": "api.agent",
     "run_notebook": "experiments.run",

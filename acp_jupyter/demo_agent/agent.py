@@ -159,7 +159,8 @@ class Agent:
         version = given.get("protocolVersion")
         if type(version) is not int or not 0 <= version <= 65535:
             raise params.invalid("protocolVersion must be an integer from 0 to 65535.")
-        if version >= second.VERSION:
+        # A client of a version yet to come may ask in a form that is not that of version 2.
+        if version == second.VERSION or (version > second.VERSION and "info" in given):
             return self._initialize_second(given)
         self._offers = settings.offers(given.get("clientCapabilities"))
         capabilities: Json = {

@@ -1,1 +1,2 @@
-"""``acp-jupyter doctor``: what is checked of this installation, and what to do about it."""
+"""``acp-jupyter doctor``: what is checked of this installation and of agents, and what to do about
+it."""
