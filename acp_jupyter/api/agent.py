@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..client.session import Session as LiveSession
     from ..connection.portal import PortalFuture
     from ..experiments.checking import Checks
+    from ..host.mcp import Given
     from ..services.decisions import Record
     from ..services.policy import Policy
     from ..services.workspace.snapshot import Snapshot
@@ -62,6 +63,8 @@ def connect(
     token_env: str | None = None,
     isolate: str | None = None,
     login: str = "",
+    mcp_servers: Sequence[Given] = (),
+    share_kernel: bool = False,
 ) -> Agent:
     """Start an agent, or connect to one that runs elsewhere.
 
@@ -78,6 +81,10 @@ def connect(
             with that); by default what the settings say.
         token_env: name of the environment variable that holds the token for an address.
         isolate: "copy" or "worktree": it works in a copy of ``cwd``, see `Agent.accept`.
+        mcp_servers: MCP servers that its sessions are told of: names of the configuration, files
+            (``"FILE"``, ``"FILE:NAME"``, whose servers are asked for), or dicts with "name" and
+            what stands under "mcpServers" in such files.
+        share_kernel: let it ask for variables and run code, as `%acp share kernel` does.
 
     Returns:
         A handle; use it in a ``with`` statement, or call its ``close``.
@@ -92,6 +99,7 @@ def connect(
     try:
         handle._isolate(isolate)
         handle._roots = [handle._directory(root) for root in roots]
+        handle._mcp_servers, handle._share_kernel = list(mcp_servers), share_kernel
         handle._call(handle._connect)
     except BaseException:
         handle.close()
@@ -110,6 +118,8 @@ async def aconnect(
     token_env: str | None = None,
     isolate: str | None = None,
     login: str = "",
+    mcp_servers: Sequence[Given] = (),
+    share_kernel: bool = False,
 ) -> Agent:
     """`connect`, for ``await``."""
     handle = _prepare(agent, cwd, permissions, env, protocol, token_env)
@@ -117,6 +127,7 @@ async def aconnect(
     try:
         handle._isolate(isolate)
         handle._roots = [handle._directory(root) for root in roots]
+        handle._mcp_servers, handle._share_kernel = list(mcp_servers), share_kernel
         await handle._acall(handle._connect)
     except BaseException:
         await asyncio.shield(handle.aclose())
@@ -189,6 +200,8 @@ class Agent(Opens):
         self._own_host = host.kernel is None
         self._link: Link = host.new_link(quiet=True)
         self._roots: list[str] = []
+        self._mcp_servers: list[Given] = []
+        self._share_kernel = False
         self._sessions: list[Session] = []
         self._unused: LiveSession | None = None
         self._closed = False
@@ -278,26 +291,35 @@ class Agent(Opens):
     # -- sessions ------------------------------------------------------------------------------
 
     def new_session(
-        self, cwd: str | os.PathLike[str] | None = None, *, meta: Meta | None = None
+        self,
+        cwd: str | os.PathLike[str] | None = None,
+        *,
+        meta: Meta | None = None,
+        mcp_servers: Sequence[Given] = (),
     ) -> Session:
         """Open a session, in ``cwd`` or the agent's own directory.
 
         Args:
             cwd: relative to that.
             meta: sent along as ``_meta``, for example a ``traceparent``.
+            mcp_servers: further ones for this session, as in `connect`.
 
         Raises:
             ACPError: the agent has ended, or refused.
         """
         given = None if meta is None else check_meta(meta)
-        return self._call(self._new_session, self._directory(cwd), given)
+        return self._call(self._new_session, self._directory(cwd), given, mcp_servers)
 
     async def anew_session(
-        self, cwd: str | os.PathLike[str] | None = None, *, meta: Meta | None = None
+        self,
+        cwd: str | os.PathLike[str] | None = None,
+        *,
+        meta: Meta | None = None,
+        mcp_servers: Sequence[Given] = (),
     ) -> Session:
         """`new_session`, for ``await``."""
         given = None if meta is None else check_meta(meta)
-        return await self._acall(self._new_session, self._directory(cwd), given)
+        return await self._acall(self._new_session, self._directory(cwd), given, mcp_servers)
 
     def close(self) -> None:
         """End the agent and all that it started; again does nothing.
@@ -373,16 +395,23 @@ class Agent(Opens):
     async def _connect(self, cell: CellContext) -> None:
         for root in self._roots:
             await self._link.add_root(cell, root)
+        await self._link.mcp.add(cell, self._mcp_servers)
+        await self._link.mcp.share(cell, self._share_kernel)
         session = await self._link.connect(cell, self._spec, self.cwd)
         if self._policy is not None:
             await self._link.set_own_policy(self._policy)
         self._unused = session
 
-    async def _new_session(self, cell: CellContext, cwd: str, meta: Meta | None) -> Session:
-        if meta is not None:
+    async def _new_session(
+        self, cell: CellContext, cwd: str, meta: Meta | None, mcp_servers: Sequence[Given]
+    ) -> Session:
+        if meta is not None or mcp_servers:
+            servers = await self._link.mcp.ready(cell, mcp_servers, cwd)
             return await self._open(
                 cell,
-                lambda agent, policy: agent.lifecycle.new(cwd, policy=policy, meta=meta),
+                lambda agent, policy: agent.lifecycle.new(
+                    cwd, policy=policy, meta=meta, mcp_servers=servers
+                ),
                 cwd,
             )
         live, self._unused = self._unused, None

@@ -47,6 +47,12 @@ ALWAYS_TOO: Final = (
 )
 """Those about a command: the very same one may be allowed for the rest of the session."""
 
+CODE_RUNS: Final = (
+    "In the kernel, in a namespace of its own that has the notebook's variables. "
+    "It can change the objects that they hold, and do what any code can."
+)
+"""What it means to allow code."""
+
 
 class Questions:
     """See the module. All methods run on the trio thread.
@@ -178,7 +184,8 @@ class Questions:
         entry = self._question(
             title=title,
             kind=kind,
-            description=code,
+            description=CODE_RUNS if code else "",
+            command=["python", "-c", code] if code else None,
             options=list(ALWAYS_TOO),
             origin="client",
         )

@@ -19,6 +19,7 @@ CAPABILITIES = {
     "promptCapabilities.embeddedContext": "embedded files",
     "mcpCapabilities.http": "MCP over HTTP",
     "mcpCapabilities.sse": "MCP over SSE",
+    "mcpCapabilities.acp": "MCP over ACP",
     "sessionCapabilities.list": "list sessions",
     "sessionCapabilities.resume": "resume",
     "sessionCapabilities.close": "close",

@@ -129,9 +129,8 @@ class KernelTools:
         session = self._session()
         if session is None:
             raise mcp.ToolError("the session is not open")
-        why = code and f"{code}\n\nIt may also change the objects that the variables hold."
         identity = json.dumps([title, code])
-        decision = await session.questions.ask_shared(kind, title, identity, why)
+        decision = await session.questions.ask_shared(kind, title, identity, code)
         if decision.state != "allowed":
             reason = f": {decision.reason}" if decision.reason else ""
             raise mcp.ToolError(f"This was not allowed{reason}.")
