@@ -30,7 +30,7 @@ from ..errors import (
     RequestError,
     VersionMismatch,
 )
-from ..protocol import dialects, elicitation, jsonrpc, outgoing, recording, v2
+from ..protocol import dialects, elicitation, jsonrpc, older, outgoing, recording, v2
 from ..protocol.methods import CLIENT_METHODS, supports
 from ..protocol.recording import REPLAY_EVENT
 from ..services.agents import MISSING_IS_EMPTY, AgentSpec
@@ -126,6 +126,7 @@ class Agent:
         self._transport: Transport | None = None
         self._nursery: trio.Nursery | None = None
         self._stop = trio.Event()
+        self._older = spec.dialect == older.DIALECT and spec.protocol == 1
         self._grace = CLOSE_GRACE
         self._held = Held(self._tell_dropped)
         self._opening = 0
@@ -342,6 +343,7 @@ class Agent:
         )
         if self.initialized is not None and self.initialized.name in MISSING_IS_EMPTY:
             session.files.missing_is_empty = True
+        session.terminals.flat = self._older
         session.on_news = self._tell_news
         self.sessions[ident] = session
         return session
@@ -402,14 +404,19 @@ class Agent:
             on_answer: see `Connection.request`.
         """
         method, params = outgoing.request(self.version, method, params)
+        if self._older:
+            params = older.request(method, params)
         if self.replay is not None:
             self.replay.begin_request()
         try:
-            return await self._open_connection().request(method, params, on_answer=on_answer)
+            answer = await self._open_connection().request(method, params, on_answer=on_answer)
         except RequestError as error:  # agents quote what they were sent
             error.message = redact(error.message, self.secrets)
             error.args = (error.message,)
             raise
+        if not self.spec.dialect and self.version == 1 and older.proves(answer):
+            self._older = True
+        return answer
 
     async def wait_gone(self) -> ACPError:
         """Wait until the connection has ended; returns why."""

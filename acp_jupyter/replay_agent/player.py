@@ -460,16 +460,17 @@ def _ident(ident: Any) -> int | str | None:
 
 
 def _asked(params: Any) -> Any:
-    """What a request is about: ``_meta`` is not."""
+    """What a request is about: ``_meta`` is not, nor is what a dialect calls the prompt."""
     if not isinstance(params, dict):
         return params
-    return {name: value for name, value in params.items() if name != "_meta"}
+    asked = {name: value for name, value in params.items() if name != "_meta"}
+    return {"prompt" if name == "content" else name: value for name, value in asked.items()}
 
 
 def _described(message: Message) -> str:
     method = str(message.get("method"))[:SHOWN]
     params = message.get("params")
-    blocks = params.get("prompt") if isinstance(params, dict) else None
+    blocks = _asked(params).get("prompt") if isinstance(params, dict) else None
     if method != "session/prompt" or not isinstance(blocks, list):
         return method
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]

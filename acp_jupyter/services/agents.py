@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..connection.address import is_address
 from ..errors import UsageError
+from ..protocol import older
 
 if TYPE_CHECKING:
     from ..connection.address import RemoteSource
@@ -78,6 +79,8 @@ class AgentSpec:
         unasked: it may be downloaded without a question.
         protocol: version to ask for; 2 is a draft, and an agent that has only 1 is started again.
         secrets: values of ``env`` that the user typed in, and nobody else gets to see.
+        dialect: in which it is written to: "official", "seed001" (see `protocol.older`), or empty
+            for what it shows to speak.
     """
 
     name: str
@@ -92,6 +95,7 @@ class AgentSpec:
     unasked: bool = False
     protocol: int = 1
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    dialect: str = ""
 
 
 def demo_agent() -> AgentSpec:
@@ -147,7 +151,8 @@ def from_name(name: str, configured: Mapping[str, object], registry: str = "") -
     Args:
         name: as the user wrote it.
         configured: name to command (a string or a list), or to a dict with ``command``, ``env``
-            (a dict), ``env_mode`` ("user" or "minimal") and ``keep`` (names); or to a dict with
+            (a dict), ``env_mode`` ("user" or "minimal"), ``keep`` (names) and ``dialect`` (see
+            `AgentSpec`); or to a dict with
             ``url``, see `remote_agents`.
         registry: address of the registry; the official one if it is empty.
 
@@ -218,6 +223,7 @@ def _from_configuration(name: str, value: object) -> AgentSpec:
     env = settings.get("env", {})
     mode = settings.get("env_mode", "user")
     keep = settings.get("keep", [])
+    dialect = settings.get("dialect", "")
     if (
         not isinstance(argv, Sequence)
         or not argv
@@ -225,11 +231,13 @@ def _from_configuration(name: str, value: object) -> AgentSpec:
         or not isinstance(env, Mapping)
         or not isinstance(keep, Sequence)
         or mode not in ("user", "minimal")
+        or dialect not in ("", older.OFFICIAL, older.DIALECT)
     ):
         raise UsageError(
             f"the configuration of the agent {name!r} cannot be read",
             remedy="It is a command (a string or a list of strings), or a dict with "
-            '"command", "env" (a dict), "env_mode" ("user" or "minimal") and "keep" (a list).',
+            '"command", "env" (a dict), "env_mode" ("user" or "minimal"), "keep" (a list) and '
+            f'"dialect" ("{older.OFFICIAL}" or "{older.DIALECT}").',
         )
     return AgentSpec(
         name,
@@ -237,4 +245,5 @@ def _from_configuration(name: str, value: object) -> AgentSpec:
         env={str(key): str(value) for key, value in env.items()},
         minimal_env=mode == "minimal",
         keep=tuple(str(key) for key in keep),
+        dialect=str(dialect),
     )

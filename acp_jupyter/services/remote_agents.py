@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..connection.address import RemoteSource
 from ..errors import UsageError
+from ..protocol import older
 
 if TYPE_CHECKING:
     from .agents import AgentSpec
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,100}")
 
 SETTINGS: Final = frozenset(
-    {"url", "headers", "token_env", "credential_helper", "insecure", "env", "env_mode", "keep"}
+    {"url", "headers", "token_env", "credential_helper", "insecure"}
+    | {"env", "env_mode", "keep", "dialect"}
 )
 
 
@@ -66,7 +68,7 @@ def from_settings(name: str, settings: Mapping[str, object]) -> AgentSpec:
         name: in the configuration.
         settings: ``url``; ``headers`` (a dict), ``token_env`` (a variable's name) or
             ``credential_helper`` (a command as a list), ``insecure`` (true or false); ``env``,
-            ``env_mode`` and ``keep`` for commands that it has us run.
+            ``env_mode`` and ``keep`` for commands that it has us run; ``dialect``.
 
     Raises:
         UsageError: they cannot be read.
@@ -112,11 +114,17 @@ def _spec(source: RemoteSource, settings: Mapping[str, Any], name: str = "") -> 
     from .agents import AgentSpec
 
     env, keep = settings.get("env", {}), settings.get("keep", [])
-    mode = settings.get("env_mode", "minimal")
-    if not _is_dict_of_texts(env) or not isinstance(keep, list) or mode not in ("user", "minimal"):
+    mode, dialect = settings.get("env_mode", "minimal"), settings.get("dialect", "")
+    if (
+        not _is_dict_of_texts(env)
+        or not isinstance(keep, list)
+        or mode not in ("user", "minimal")
+        or dialect not in ("", older.OFFICIAL, older.DIALECT)
+    ):
         raise UsageError(
             f"the configuration of the remote agent {name!r} cannot be read",
-            remedy='"env" is a dict, "keep" a list of names, "env_mode" is "user" or "minimal".',
+            remedy='"env" is a dict, "keep" a list of names, "env_mode" is "user" or "minimal", '
+            f'"dialect" is "{older.OFFICIAL}" or "{older.DIALECT}".',
         )
     address = source.address
     return AgentSpec(
@@ -126,4 +134,5 @@ def _spec(source: RemoteSource, settings: Mapping[str, Any], name: str = "") -> 
         minimal_env=mode == "minimal",
         keep=tuple(str(key) for key in keep),
         remote=source,
+        dialect=str(dialect),
     )

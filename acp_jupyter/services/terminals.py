@@ -141,6 +141,9 @@ class TerminalService:
         nursery: in which the tasks that follow the commands run; outlives the service's use.
         on_change: called on trio's thread when a terminal has started, written, ended or been
             released. It may come often.
+
+    Attributes:
+        flat: the agent is known to speak the older dialect.
     """
 
     def __init__(
@@ -154,6 +157,7 @@ class TerminalService:
     ) -> None:
         self._roots = roots
         self._environment = dict(environment)
+        self.flat = False
         self._ask = ask
         self._nursery = nursery
         self._on_change = on_change
@@ -190,7 +194,7 @@ class TerminalService:
             request,
             session_id=params.get("sessionId"),
             limit=limit,
-            flat=flat or flat_limit,
+            flat=self.flat or flat or flat_limit,
         )
         self._starting += 1
         try:
@@ -215,8 +219,8 @@ class TerminalService:
         text, truncated = terminal.tail.text(terminal.limit, final=exited)
         status = terminal.view.exit_status() if exited else None
         result = {"output": text, "truncated": truncated, "exitStatus": status}
-        if terminal.flat and exited:
-            result["exitCode"] = terminal.view.exit_code
+        if terminal.flat and status is not None:
+            result.update(status)
         return result
 
     async def wait_for_exit(self, params: dict[str, Any]) -> dict[str, Any]:

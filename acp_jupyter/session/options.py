@@ -3,7 +3,7 @@
 An agent that has config options has them for everything (its modes say the same once more), so
 modes and the older models are options only where it has none. Options and values keep the agent's
 order. An option of a type that nobody knows, and an id with characters that cannot be seen, is
-left out: it could not be shown, and so not be chosen.
+left out: it could not be shown, and so not be chosen. What configures the model stands beside it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def options(info: SessionInfo) -> list[Option]:
     """The options of a session as they stand."""
     if info.config_options:
         found = [_config_option(option) for option in info.config_options[:OPTIONS]]
-        return [option for option in found if option is not None]
+        return _beside_model([option for option in found if option is not None])
     named = []
     if info.modes:
         modes = tuple(_values(info.modes, "id"))
@@ -89,6 +89,17 @@ def options(info: SessionInfo) -> list[Option]:
             Option("model", "Model", "select", current, models, "", "model", "session/set_model")
         )
     return named
+
+
+def _beside_model(found: list[Option]) -> list[Option]:
+    """The options of the model after the model (C47); all others keep their order (C44)."""
+    model = next((option for option in found if option.category == "model"), None)
+    if model is None:
+        return found
+    beside = [option for option in found if option.category == "model_config"]
+    rest = [option for option in found if option.category != "model_config"]
+    at = rest.index(model) + 1
+    return [*rest[:at], *beside, *rest[at:]]
 
 
 def _config_option(option: dict[str, Any]) -> Option | None:
