@@ -34,7 +34,7 @@ def run_code(shell: Any, code: str, scratch: Dict) -> list[Dict]:
     """Run it; what it assigns is kept in ``scratch``.
 
     Raises:
-        ToolError: it is no Python.
+        ToolError: it is no Python, or it failed.
     """
     from IPython.utils.capture import capture_output
 
@@ -51,7 +51,7 @@ def run_code(shell: Any, code: str, scratch: Dict) -> list[Dict]:
         try:
             values = _run(tree, namespace)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the agent's code: it is told
-            failure = "".join(traceback.format_exception(error, limit=-10)).rstrip()
+            failure = _told(error)
         finally:
             drawn = _drawn(figures)
     for name, value in namespace.items():
@@ -62,6 +62,8 @@ def run_code(shell: Any, code: str, scratch: Dict) -> list[Dict]:
     pictures = [(found.mime, found.data) for found in described if found.kind == "image"]
     pictures += [item for output in caught.outputs for item in _pictures_of(output.data)] + drawn
     text = "\n".join(part.rstrip("\n") for part in texts if part)
+    if failure:
+        raise mcp.ToolError(str(clip(text, VALUE_LIMIT)))
     blocks = [mcp.text(str(clip(text, VALUE_LIMIT)) or "It ran, and put out nothing.")]
     return blocks + [mcp.image(data, mime) for mime, data in pictures[:PICTURES]]
 
@@ -76,6 +78,14 @@ def _run(tree: ast.Module, namespace: Dict) -> list[Any]:
     exec(compile(before, FILE, "exec"), namespace)  # noqa: S102
     value = eval(compile(ast.Expression(last.value), FILE, "eval"), namespace)  # noqa: S307
     return [] if value is None else [value]
+
+
+def _told(error: BaseException) -> str:
+    """Its traceback, from the agent's code on."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_frame.f_code.co_filename != FILE:
+        frame = frame.tb_next
+    return "".join(traceback.format_exception(type(error), error, frame, limit=-10)).rstrip()
 
 
 def _figures() -> set[int]:

@@ -1,8 +1,10 @@
 """The server's side of the Model Context Protocol (MCP), as far as tools need it. Pure.
 
 A `Server` answers one request at a time, whatever carried it: ``mcp/message`` of ACP, or a line of
-a stream. It keeps nothing between requests: a client that leaves out ``initialize``, as
-those over ACP may, is answered all the same.
+a stream. It keeps nothing between requests, so it serves both eras of MCP: the versions that begin
+with ``initialize``, and the one since in which each request names its version in ``_meta`` and
+``server/discover`` says what there is. A client that leaves out ``initialize`` is answered all the
+same.
 """
 
 from __future__ import annotations
@@ -19,7 +21,20 @@ JSON = Any
 Dict = dict[str, Any]
 
 VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""Versions of MCP in which what is said here is the same; the newest first."""
+"""Versions of MCP that begin with ``initialize``; the newest first."""
+
+STATELESS: Final = "2026-07-28"
+"""The version in which requests stand by themselves."""
+
+VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
+"""In ``_meta`` of its requests, and of its results."""
+
+UNSUPPORTED_VERSION: Final = -32022
+"""Its error for a request in a version that is not known."""
+
+CACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
+"""That a list must not be kept: it is the user's, who may take it back."""
 
 
 class ToolError(Exception):
@@ -103,7 +118,28 @@ class Server:
     async def answer(self, method: str, params: JSON) -> Answer:
         """Answer a request, from its method and its parameters."""
         params = params if type(params) is dict else {}
+        meta = params.get("_meta")
+        asked = meta.get(VERSION_KEY) if type(meta) is dict else None
+        if asked is not None and asked != STATELESS:
+            known = {"supported": [STATELESS], "requested": asked}
+            return _error(UNSUPPORTED_VERSION, "that version of MCP is not known", known)
+        answer = await self._answer(method, params)
+        if asked is not None and "result" in answer:
+            answer["result"] |= {"resultType": "complete", "_meta": {INFO_KEY: self._info}}
+            if method in ("server/discover", "tools/list"):
+                answer["result"] |= CACHED
+        return answer
+
+    async def _answer(self, method: str, params: Dict) -> Answer:
         match method:
+            case "server/discover":
+                return {
+                    "result": {
+                        "supportedVersions": [STATELESS],
+                        "capabilities": {"tools": {}},
+                        "instructions": self._instructions,
+                    }
+                }
             case "initialize":
                 asked = params.get("protocolVersion")
                 version = asked if asked in VERSIONS else VERSIONS[0]
@@ -140,5 +176,6 @@ class Server:
             return {"result": {"content": [text(str(error))], "isError": True}}
 
 
-def _error(code: int, message: str) -> Answer:
-    return {"error": {"code": int(code), "message": message}}
+def _error(code: int, message: str, data: JSON = None) -> Answer:
+    more = {} if data is None else {"data": data}
+    return {"error": {"code": int(code), "message": message, **more}}
