@@ -53,6 +53,7 @@ def test_true_and_an_object_grant(granted: dict[str, Any]) -> None:
     assert supports(granted, AGENT_METHODS["session/load"].needs)
 
 
+@pytest.mark.obligation("C5")
 @pytest.mark.parametrize(
     "refused",
     [{}, {"loadSession": None}, {"loadSession": False}]
@@ -64,6 +65,7 @@ def test_c5_omitted_null_false_and_values_of_a_wrong_type_mean_unsupported(
     assert not supports(refused, AGENT_METHODS["session/load"].needs)
 
 
+@pytest.mark.obligation("C16")
 @pytest.mark.parametrize("broken", [None, True, [], "resume", {"list": None}, {"resume": None}])
 def test_c16_a_path_that_ends_early_means_unsupported(broken: Any) -> None:
     needs = AGENT_METHODS["session/resume"].needs

@@ -30,6 +30,7 @@ from acp_jupyter.session.transcript import Transcript
 from tests.conftest import trio_wait_until
 from tests.recordings import record, replay
 from tests.test_client import PROMPT, open_client, shown
+from tests.test_client_obligations import Silent
 from tests.transcripts import compact_transcript
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -234,18 +235,6 @@ async def test_a_permission_of_the_oldest_dialect_is_decided_in_its_form(
         await session.prompt(PROMPT)
         assert "Remove it" in shown(session)
     assert made.notes("session/request_permission") == [{"result": decision}]
-
-
-class Silent:
-    """A user who does not answer."""
-
-    async def ask(self, _entry: Any) -> int | None:
-        await trio.sleep_forever()
-        raise AssertionError
-
-    async def elicit(self, _entry: Any) -> Any:
-        await trio.sleep_forever()
-        raise AssertionError
 
 
 async def test_a_cancel_withdraws_a_question_of_the_oldest_dialect_in_its_form(

@@ -58,6 +58,7 @@ def shown(session):
 # -- agreeing on it -------------------------------------------------------------------------------
 
 
+@pytest.mark.obligation("C2", "C7")
 async def test_version_2_is_asked_for_by_choice_and_offers_no_files_and_terminals(script, tmp_path):
     made = script(version=2)
     async with connected(made, tmp_path, policy="allow") as (client, session):
@@ -70,6 +71,7 @@ async def test_version_2_is_asked_for_by_choice_and_offers_no_files_and_terminal
     assert made.runs == 1
 
 
+@pytest.mark.obligation("C2")
 async def test_version_1_stays_the_default(script, tmp_path):
     made = script(version=2)
     async with connected(made, tmp_path, protocol=1) as (client, _):
@@ -93,6 +95,7 @@ def dies_of_2(agent):
         os._exit(3)
 
 
+@pytest.mark.obligation("C3")
 @pytest.mark.parametrize("initialize", [None, echoes, refuses_2, dies_of_2])
 async def test_c3_an_agent_without_version_2_is_started_again_with_1_and_says_so(
     script, tmp_path, initialize
@@ -121,6 +124,7 @@ async def test_an_agent_that_has_version_2_alone_says_how_to_connect(script, tmp
         assert "--protocol 2" in error.value.remedy
 
 
+@pytest.mark.obligation("C3", "C10", "C69")
 async def test_c69_what_version_2_does_not_have_is_not_sent(script, tmp_path):
     made = script(version=2)
     async with connected(made, tmp_path) as (client, _):
@@ -196,6 +200,7 @@ async def test_an_agent_that_dies_while_it_works_ends_the_turn(script, tmp_path)
             await session.prompt(PROMPT)
 
 
+@pytest.mark.obligation("C32")
 async def test_a_cancel_ends_with_the_idle_that_confirms_it(script, tmp_path):
     def prompt(agent):
         agent.accept()
@@ -244,6 +249,7 @@ async def test_an_agent_works_and_waits_without_a_prompt(script, tmp_path):
 # -- updates --------------------------------------------------------------------------------------
 
 
+@pytest.mark.obligation("C34")
 async def test_c34_messages_are_put_together_by_their_ids_in_the_order_of_arrival(script, tmp_path):
     def prompt(agent):
         def part(text):
@@ -268,6 +274,7 @@ async def test_c34_messages_are_put_together_by_their_ids_in_the_order_of_arriva
         assert [messages["agent", i].text for i in "abc"] == ["ABC", "", "newer"]
 
 
+@pytest.mark.obligation("C35", "C36")
 async def test_c35_c36_terminals_of_the_agents_are_replaced_and_decoded_chunk_by_chunk(
     script, tmp_path
 ):
@@ -301,6 +308,7 @@ async def test_c35_c36_terminals_of_the_agents_are_replaced_and_decoded_chunk_by
         assert (terminal.argv, terminal.exit_code, terminal.running) == (["make"], 2, False)
 
 
+@pytest.mark.obligation("C37")
 @pytest.mark.parametrize("patch", [True, False])
 async def test_c37_a_diff_is_shown_with_and_without_its_patch(script, tmp_path, patch):
     def prompt(agent):
@@ -346,6 +354,7 @@ async def test_permission_is_asked_for_a_subject_or_for_a_bare_tool_call(script,
         assert ("/w/a.py" in shown(session)) is old
 
 
+@pytest.mark.obligation("C81")
 async def test_c81_requests_in_a_batch_are_answered_in_one(script, tmp_path):
     def prompt(agent):
         agent.accept()
