@@ -9,6 +9,7 @@ PYTHON ?= python3
 WORKERS ?= 2
 PYTEST_ARGS ?=
 SECONDS ?= 300
+ONLY ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo lab test lint format notebooks race bench wheel clean
+.PHONY: help demo lab test lint format notebooks race interop bench wheel clean
 
 help:
 	@echo 'make demo    install, and talk to the bundled agent in this terminal'
@@ -28,6 +29,7 @@ help:
 	@echo 'make format  format the code and mend what ruff and eslint can mend'
 	@echo 'make notebooks  run the notebooks and store their outputs'
 	@echo 'make race    swap links against an agent for five minutes; SECONDS=60 for one'
+	@echo 'make interop  install agents of others, run them against a scripted model; ONLY="opencode hermes"'
 	@echo 'make bench   measure against the baselines'
 	@echo 'make wheel   build dist/*.whl'
 	@echo 'make clean   remove .venv, builds and caches'
@@ -90,6 +92,9 @@ notebooks: $(VENV)/.test
 
 race: $(VENV)/.test
 	@$(BIN)/python -m tests.race --seconds $(SECONDS)
+
+interop: $(VENV)/.test
+	@$(BIN)/python -m tests.interop --into $(VENV)/interop $(if $(ONLY),--only $(ONLY))
 
 bench: $(VENV)/.bench
 	@$(BIN)/python -m tests.bench

@@ -85,8 +85,8 @@ def test_an_agent_that_breaks_rules_is_told_which(tmp_path: Path) -> None:
     with mock.patch.object(examination, "END_GRACE", 0.5):
         report = check_agent(agent(tmp_path, BROKEN, FORM=0))
     found = statuses(report)
-    broken = ("initialize", "prompt", "cancel", "messages", "declared", "stdout", "negotiation")
-    broken += ("unknown method", "parse error")
+    broken = ["initialize", "prompt", "cancel", "messages", "declared", "stdout", "negotiation"]
+    broken += ["unknown method", "unknown notification"]
     assert {ident: found[ident] for ident in broken} == dict.fromkeys(broken, "fail")
     for ident in ("info", "end", "early", "relative folder", "unknown session"):
         assert found[ident] in ("warn", "fail"), ident

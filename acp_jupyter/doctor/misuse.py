@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FUTURE: Final = 65535
 """A version that does not exist; the largest number that one may have."""
 
-SHORT: Final = 10.0
+SHORT: Final = 30.0
 """Seconds for an answer that takes no work."""
 
 QUIET: Final = 1.0
@@ -121,8 +121,8 @@ async def _sessions(found: Findings, peer: Peer) -> None:
 
 async def _text(found: Findings, peer: Peer) -> None:
     await peer.send(b"this is no JSON\n")
-    answered = await _refused(peer, ErrorCode.PARSE_ERROR)
     alive = await _alive(peer)
+    answered = await _refused(peer, ErrorCode.PARSE_ERROR)
     rule = "what is no JSON is answered with the error -32700 and the id null"
     title = "bears a line that is no JSON"
     if alive.missing:
