@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
 
 from .. import __version__
 from ..protocol import mcp
@@ -29,12 +31,14 @@ if TYPE_CHECKING:
     from ..session.attachments import Attachment
     from .host import Host
 
-T = TypeVar("T")
 Dict = dict[str, Any]
 
 READ_LIMIT: Final = 30.0
 RUN_LIMIT: Final = 30.0
 """Seconds for looking at a value, and for code, waiting for the main thread included."""
+
+LOOK_AGAIN: Final = 0.1
+"""Seconds in which it is noticed that the turn was stopped."""
 
 LISTED: Final = 500
 """Variables of a list."""
@@ -135,13 +139,39 @@ class KernelTools:
             reason = f": {decision.reason}" if decision.reason else ""
             raise mcp.ToolError(f"This was not allowed{reason}.")
 
-    async def _on_main_thread(self, function: Callable[[], T], limit: float) -> T:
-        try:
-            return await self._host.main_thread.run(function, limit=limit)
-        except TimeoutError as error:
-            raise mcp.ToolError(f"{error}; nothing more was done") from error
-        except KeyboardInterrupt as error:
-            raise mcp.ToolError("the user interrupted it") from error
+    async def _on_main_thread(self, function: Callable[[], list[Dict]], limit: float) -> list[Dict]:
+        """Call it there, for as long as the turn goes on that it was allowed in."""
+        results: list[list[Dict]] = []
+        failures: list[mcp.ToolError] = []
+
+        async def call() -> None:
+            try:
+                results.append(await self._host.main_thread.run(function, limit=limit))
+            except mcp.ToolError as error:
+                failures.append(error)
+            except TimeoutError as error:
+                failures.append(mcp.ToolError(f"{error}; nothing more was done"))
+            except KeyboardInterrupt:
+                failures.append(mcp.ToolError("the user interrupted it"))
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call)
+            while self._turn_goes_on():  # noqa: ASYNC110 - a transcript tells nobody
+                await trio.sleep(LOOK_AGAIN)
+            nursery.cancel_scope.cancel()
+        if failures:
+            raise failures[0]
+        if not results:
+            raise mcp.ToolError("the turn was stopped")
+        return results[0]
+
+    def _turn_goes_on(self) -> bool:
+        session = self._session()
+        if session is None:
+            return False
+        turn = session.transcript.turn
+        return turn.running and not turn.cancel_requested
 
     # -- on the main thread --------------------------------------------------------------------
 
