@@ -45,12 +45,12 @@ class AcpMagics(
     ConnectionCommands,
     AgentCommands,
     SessionCommands,
-    LoginCommands,
+    OptionCommands,
     TurnCommands,
-    TerminalCommands,
     FileCommands,
     WorkspaceCommands,
-    OptionCommands,
+    TerminalCommands,
+    LoginCommands,
     ProviderCommands,
     McpCommands,
 ):
@@ -194,14 +194,23 @@ class AcpMagics(
                     self._cell().show(replace(facts, title=f"{name}: {facts.title}"))
 
     def _do_help(self, arguments: list[str]) -> None:
-        """%acp help [COMMAND]: this list."""
-        names = arguments or [name for name in commands() if not self._link.typed.hides(name)]
-        for name in names:
-            method = getattr(self, f"_do_{name}", None)
-            if method is None:
-                raise _unknown_command(name)
-        texts = [inspect.getdoc(getattr(self, f"_do_{name}")) or "" for name in names]
-        self._say("\n".join(text.replace("\n", " ") for text in texts))
+        """%acp help [NAME]: list the commands; with a name, tell all of that one."""
+        from .commands import help as helping
+
+        def doc(name: str) -> str:
+            return inspect.getdoc(getattr(self, f"_do_{name}")) or ""
+
+        if arguments:
+            for name in arguments:
+                if name not in commands():
+                    raise _unknown_command(name)
+            self._say("\n".join(helping.full(doc(name)) for name in arguments))
+            return
+        groups = [(ConnectionCommands.TITLE, [doc("state")])]
+        for title, names in _groups():
+            shown = [name for name in names if not self._link.typed.hides(name)]
+            groups.append((title, [doc(name) for name in shown]))
+        self._say(helping.overview(groups))
 
 
 def _take_alias(words: list[str]) -> tuple[list[str], str]:
@@ -233,9 +242,18 @@ def _last_turn(session: Session | None) -> Turn | None:
 
 def commands() -> list[str]:
     """The commands of ``%acp``, in the order of their help."""
-    classes = AcpMagics.__bases__
-    names = [name for each in classes for name in vars(each) if name.startswith("_do_")]
-    return ["state", *(name.removeprefix("_do_") for name in names), "help"]
+    return ["state", *(name for _, names in _groups() for name in names), "help"]
+
+
+def _groups() -> list[tuple[str, list[str]]]:
+    """The titles of the classes of commands, and what they have."""
+    return [
+        (
+            vars(each)["TITLE"],
+            [name.removeprefix("_do_") for name in vars(each) if name.startswith("_do_")],
+        )
+        for each in AcpMagics.__bases__
+    ]
 
 
 def _unknown_command(name: str) -> UsageError:

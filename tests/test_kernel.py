@@ -316,6 +316,14 @@ def test_help_lists_every_command(kernel: LiveKernel) -> None:
     assert "%acp restart" not in text
 
 
+def test_help_groups_the_commands_and_shows_a_line_of_each(kernel: LiveKernel) -> None:
+    text = kernel.run("%acp help").expect_ok().text
+    assert text.index("\nSessions\n  %acp sessions  ") < text.index("\nPrompts\n")
+    assert "--isolate" not in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert "--isolate worktree|copy" in kernel.run("%acp help connect").expect_ok().text
+
+
 def test_the_log_shows_messages_in_both_directions_and_stderr(kernel: LiveKernel) -> None:
     kernel.run("stderr a word on standard error").expect_ok()
     text = kernel.run("%acp log 200").expect_ok().text

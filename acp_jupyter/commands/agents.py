@@ -18,6 +18,8 @@ LEFT_OUT: Final = 10
 class AgentCommands(Commands):
     """The agents there are."""
 
+    TITLE = "Agents"
+
     def _do_agents(self, arguments: list[str]) -> None:
         """%acp agents [NAME], %acp agents update: list the agents that can be connected by name,
         which of them are installed and how to get the others; fetch the current registry."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from IPython.core.magic import Magics
 
@@ -29,7 +29,12 @@ class Commands(Magics):
         shell: IPython's.
         host: what the commands act on.
         cell: makes the context of the cell that runs.
+
+    Attributes:
+        TITLE: of the group that its commands are listed in by ``%acp help``.
     """
+
+    TITLE: ClassVar[str] = ""
 
     def __init__(self, shell: Any, host: Host, cell: Callable[[], CellContext]) -> None:
         super().__init__(shell)

@@ -25,6 +25,8 @@ LOG_WIDTH = 1000
 class ConnectionCommands(Commands):
     """Start, look at and end agents."""
 
+    TITLE = "Agents"
+
     def _do_connect(self, arguments: list[str]) -> None:
         """%acp connect NAME [--yes] [--cwd DIR] [--as ALIAS] [--isolate worktree|copy]
         [--protocol 2] [--mcp SERVER …], or %acp connect … -- COMMAND ARGUMENT…: start an agent and

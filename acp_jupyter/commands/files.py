@@ -12,6 +12,8 @@ from .base import Commands
 class FileCommands(Commands):
     """The directories of a session."""
 
+    TITLE = "Files and commands of the agent"
+
     def _do_roots(self, arguments: list[str]) -> None:
         """%acp roots, or %acp roots add|remove DIR: list the directories in which the agent may
         read and write files; add one to the session's own, or take it back."""

@@ -9,6 +9,8 @@ from .base import Commands, no_arguments
 class LoginCommands(Commands):
     """Who the agent takes the user for."""
 
+    TITLE = "Logins and models"
+
     def _do_login(self, arguments: list[str]) -> None:
         """%acp login [METHOD]: log in to the agent, in a way that it offers; what is typed is
         masked and kept nowhere."""

@@ -21,6 +21,8 @@ LATER = "Sessions are told of it from the next one on: `%acp sessions new`, or `
 class McpCommands(Commands):
     """Add, list and remove MCP servers; share the kernel as one."""
 
+    TITLE = "MCP servers"
+
     def _do_mcp(self, arguments: list[str]) -> None:
         """%acp mcp, or %acp mcp add NAME|FILE|FILE:NAME … [--yes] | remove NAME: MCP servers that
         agents are told of. They are in the configuration, or in a file such as .mcp.json, whose

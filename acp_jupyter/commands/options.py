@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class OptionCommands(Commands):
     """Options of the session, and the policy for what the agent asks."""
 
+    TITLE = "Options and permission"
+
     def _do_set(self, arguments: list[str]) -> None:
         """%acp set [NAME VALUE]: set an option of the session, such as mode or model; without
         arguments, list them with their values."""
@@ -35,7 +37,8 @@ class OptionCommands(Commands):
 
     def _do_permissions(self, arguments: list[str]) -> None:
         """%acp permissions [ask|deny|allow|FILE], or %acp permissions revoke NUMBER|all:
-        list rules, remembered answers and decisions; set the policy; forget remembered answers."""
+        set what happens to what agents ask; list rules, remembered answers and decisions; forget
+        answers."""
         from ..host import overview
         from ..services.policy_file import read_policy
 

@@ -17,6 +17,8 @@ EXAMPLE = "For example `%acp providers set main --type openai --url http://local
 class ProviderCommands(Commands):
     """List and set providers."""
 
+    TITLE = "Logins and models"
+
     def _do_providers(self, arguments: list[str]) -> None:
         """%acp providers, or %acp providers set ID --type TYPE --url URL [--header NAME …] |
         disable ID: where the agent gets its models from. Values of headers are typed, masked."""

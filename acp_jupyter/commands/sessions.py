@@ -18,6 +18,8 @@ SUBCOMMANDS = ("new", "use", "load", "resume", "fork", "close", "delete")
 class SessionCommands(Commands):
     """List, open, fork, close and delete sessions."""
 
+    TITLE = "Sessions"
+
     def _do_sessions(self, arguments: list[str]) -> None:
         """%acp sessions [--all], or %acp sessions new [--cwd DIR] | use N | load N | resume N |
         fork | close [N] | delete N [--yes]: list the sessions of this folder (of all folders),

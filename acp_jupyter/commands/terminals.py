@@ -15,6 +15,8 @@ WIDTH = 100
 class TerminalCommands(Commands):
     """What runs, how it is stopped, and how it is looked at elsewhere."""
 
+    TITLE = "Files and commands of the agent"
+
     def _do_terminals(self, arguments: list[str]) -> None:
         """%acp terminals, %acp terminals stop N, or %acp terminals attach N: list the commands
         that agents run and have run here; stop one, with all that it started; or say with what

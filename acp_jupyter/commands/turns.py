@@ -12,6 +12,8 @@ from .base import Commands, no_arguments, unknown_option
 class TurnCommands(Commands):
     """What prompts wait, what they may take, what they are checked against."""
 
+    TITLE = "Prompts"
+
     def _do_queue(self, arguments: list[str]) -> None:
         """%acp queue [TEXT], or %acp queue clear: have a prompt sent when the running turn has
         ended, in the same cell; without a text, list what waits."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class WorkspaceCommands(Commands):
     """The files that agents change."""
 
+    TITLE = "Files and commands of the agent"
+
     def _do_changes(self, arguments: list[str]) -> None:
         """%acp changes [TURN]: show which files changed while a turn ran, and how; by default the
         last one in which some did. Of an agent that works in a copy, without a number: how the
