@@ -190,7 +190,7 @@ def matrix(rows: Sequence[dict[str, Any]]) -> str:
 
 def _cell(text: str) -> str:
     if text == NONE:
-        return "does not offer it"
+        return "not offered"
     return "no" if text.startswith("no") else text
 
 

@@ -274,20 +274,21 @@ model:
     }
 
 
-def _sdk(name: str, version: int) -> Callable[[Place], Started]:
+def _typescript(version: int) -> Callable[[Place], Started]:
     def start(place: Place) -> Started:
-        program = str(PROGRAMS / name)
-        if name.endswith(".py"):
-            return place.python(program), {}
         sdk = place.installed / "node_modules" / "@agentclientprotocol" / "sdk"
-        return ["node", program], {"ACP_SDK": str(sdk)}
+        told = json.loads((sdk / "package.json").read_text())["version"]
+        env = {"ACP_SDK": str(sdk), "ACP_VERSION": str(version), "ACP_SDK_VERSION": told}
+        return ["node", str(PROGRAMS / "ts_agent.mjs")], env
 
     return start
 
 
+SDK = ("@agentclientprotocol/sdk",)
+
 AGENTS = [
     Other("claude-agent-acp", "npm", ("@agentclientprotocol/claude-agent-acp",), _claude),
-    Other("codex-acp", "npm", ("@agentclientprotocol/codex-acp",), _codex),
+    Other("codex-acp", "npm", ("@agentclientprotocol/codex-acp",), _codex, mode="read-only"),
     Other("gemini-cli", "npm", ("@google/gemini-cli",), _gemini),
     Other("opencode", "npm", ("opencode-ai",), _opencode),
     Other("qwen-code", "npm", ("@qwen-code/qwen-code",), _qwen, mode="default"),
@@ -297,5 +298,7 @@ AGENTS = [
     Other("pydantic-acp", "pypi", ("pydantic-acp", "pydantic-ai-slim[openai]"), _pydantic),
     Other("deepagents-acp", "pypi", ("deepagents-acp", "langchain-openai"), _deepagents),
     Other("hermes", "pypi", ("hermes-agent[acp]",), _hermes),
+    Other("ts-sdk-v1", "npm", SDK, _typescript(1)),
+    Other("ts-sdk-v2", "npm", SDK, _typescript(2), protocol=2),
 ]
-"""Agents that ask a model, in the order of the matrix."""
+"""In the order of the matrix. The last ones stand on the official SDK, and do without a model."""

@@ -30,6 +30,8 @@ from tests.interop.wanted import CONTENT, HELLO
 LIMIT = 90.0
 SECRET = "the-word-in-the-file"
 NONE = "-"
+NO_COMMANDS = "has no commands"
+"""Said by an agent that runs none."""
 
 
 class Bench:
@@ -86,11 +88,12 @@ def _ask(session: Session, text: str, **more: Any) -> Turn:
     return session.prompt(text, timeout=LIMIT, **more)
 
 
-def _how(turn: Turn) -> str:
-    """How far the client took part."""
+def _how(session: Session) -> str:
+    """How far the client took part in the last turn of a session that has no other."""
+    turn = session.turns[-1]
     words = ["asked"] if turn.permissions else []
     files = [entry for entry in turn.entries if isinstance(entry, FilesEntry)]
-    if files or turn._terminals:
+    if files or session.terminals:
         words.append("client")
     return f" ({', '.join(words)})" if words else ""
 
@@ -112,8 +115,10 @@ def prompt(bench: Bench) -> str:
 def allow(bench: Bench) -> str:
     made = bench.path("allowed.txt")
     with bench.connected("allow") as agent:
-        turn = _ask(bench.session(agent), f"interop:write {made}")
-    return f"yes{_how(turn)}" if _is_written(made) else _why(turn)
+        session = bench.session(agent)
+        turn = _ask(session, f"interop:write {made}")
+        how = _how(session)
+    return f"yes{how}" if _is_written(made) else _why(turn)
 
 
 def _is_written(path: Path) -> bool:
@@ -128,23 +133,30 @@ def reject(bench: Bench) -> str:
             turn = _ask(session, f"interop:write {made}")
         except acp.ACPError:
             turn = session.turns[-1]
+        how = _how(session)
     if made.exists():
         return "no: it writes without asking"
-    return f"yes{_how(turn)}" if turn.permissions or _how(turn) else _why(turn)
+    return f"yes{how}" if how else _why(turn)
 
 
 def read(bench: Bench) -> str:
     before = len(bench.model.results)
     with bench.connected("allow") as agent:
-        turn = _ask(agent.new_session(), f"interop:read {bench.path('notes.txt')}")
-    told = any(SECRET in result for result in bench.model.results[before:])
-    return f"yes{_how(turn)}" if told else _why(turn)
+        session = agent.new_session()
+        turn = _ask(session, f"interop:read {bench.path('notes.txt')}")
+        how = _how(session)
+    told = any(SECRET in text for text in [*bench.model.results[before:], turn.text])
+    return f"yes{how}" if told else _why(turn)
 
 
 def run(bench: Bench) -> str:
     with bench.connected("allow") as agent:
-        turn = _ask(agent.new_session(), "interop:run")
-    return f"yes{_how(turn)}" if bench.path("made-by-command").exists() else _why(turn)
+        session = agent.new_session()
+        turn = _ask(session, "interop:run")
+        how = _how(session)
+    if NO_COMMANDS in turn.text:
+        return NONE
+    return f"yes{how}" if bench.path("made-by-command").exists() else _why(turn)
 
 
 def cancel(bench: Bench) -> str:
