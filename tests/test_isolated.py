@@ -273,7 +273,7 @@ def test_commands_show_accept_and_discard_what_is_in_the_copy(kernel: LiveKernel
     refused = kernel.run("%acp accept").expect_ok().text
     assert "left alone: two.txt (it has changed since)" in refused
     kept = kernel.run("%acp disconnect").expect_ok().text
-    assert "1 changed file in it were not accepted" in kept
+    assert "1 changed file in it was not accepted" in kept
     assert "was removed" in kernel.run("%acp discard").expect_ok().text
     assert "works in no copy" in kernel.run("%acp accept").expect_error("UsageError").text
     assert (

@@ -245,7 +245,7 @@ class Agent(Opens):
         """
         from ..host.isolation import accept, isolated_of
 
-        _, refused = accept(isolated_of(self._link), paths)
+        _, refused = accept(self._host, isolated_of(self._link), paths)
         return {change.path: reason for change, reason in refused}
 
     def discard(self) -> None:

@@ -61,7 +61,7 @@ class WorkspaceCommands(Commands):
         copy = isolated_of(link)
         if link.session is not None and link.session.busy:
             raise UsageError("a prompt is running", remedy="Wait for its end, or stop it.")
-        done, refused = accept(copy, arguments)
+        done, refused = accept(self._host, copy, arguments)
         lines = [f"accepted: {line(change)}" for change in done]
         for change, reason in refused:
             path, why = one_line(change.path, 300), one_line(reason, 300)

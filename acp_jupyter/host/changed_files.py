@@ -6,6 +6,7 @@ unless the user says so when asked.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,9 @@ from ..errors import Refusal, UsageError
 if TYPE_CHECKING:
     from ..client.agent import Agent
     from ..client.session import Session
-    from ..session.changes import FileChange
+    from ..services.workspace.disk import Folder
+    from ..services.workspace.shown import Put
+    from ..session.changes import FileChange, Version
     from ..session.transcript import Turn
     from .cell import CellContext
     from .host import Host
@@ -74,10 +77,30 @@ class Undone:
     refused: list[tuple[FileChange, str]] = field(default_factory=list)
 
 
-async def undo(session: Session, changes: Sequence[FileChange], *, anyway: bool = False) -> Undone:
+def putting(host: Host) -> Put:
+    """What puts files in place as the user sees them; from any thread but trio's."""
+    from ..services.workspace import shown
+    from ..services.workspace.disk import Folder
+
+    def put(
+        folder: Folder, path: str, *, now: Version | None, then: Version | None, data: bytes
+    ) -> None:
+        async def in_sight() -> None:
+            documents = host.documents()
+            await shown.put(documents, folder, path, now=now, then=then, data=data)
+
+        host.portal.submit(in_sight).result()
+
+    return put if host.portal.running else Folder.put
+
+
+async def undo(
+    host: Host, session: Session, changes: Sequence[FileChange], *, anyway: bool = False
+) -> Undone:
     """Put files back as they were before a turn.
 
     Args:
+        host: of the notebook.
         session: the turn's.
         changes: the turn's.
         anyway: also what has changed since.
@@ -90,13 +113,14 @@ async def undo(session: Session, changes: Sequence[FileChange], *, anyway: bool 
     found = session.changed.watch
     if session.busy:
         raise UsageError("a prompt is running", remedy="Wait for its end, or stop it.")
-    undone = Undone()
+    undone, put = Undone(), putting(host)
     if found is None:
         undone.refused += [(change, "what it held before was not kept") for change in changes]
         return undone
     for change in reversed(changes):
         try:
-            if await trio.to_thread.run_sync(found.restore, change, anyway):
+            restore = functools.partial(found.restore, change, anyway=anyway, put=put)
+            if await trio.to_thread.run_sync(restore):
                 undone.done.append(change)
             else:
                 undone.already.append(change)
@@ -111,7 +135,7 @@ async def undo_asking(cell: CellContext, host: Host, session: Session, turn: Tur
     from .confirming import confirm
 
     changes = () if turn.changes is None else turn.changes.files
-    undone = await undo(session, changes)
+    undone = await undo(host, session, changes)
     since = [change for change, reason in undone.refused if reason == CHANGED]
     if not since:
         return undone
@@ -128,7 +152,7 @@ async def undo_asking(cell: CellContext, host: Host, session: Session, turn: Tur
     except UsageError:  # nobody is there to be asked: they are left as they are
         agreed = False
     if agreed:
-        again = await undo(session, since, anyway=True)
+        again = await undo(host, session, since, anyway=True)
         undone.refused = [each for each in undone.refused if each[0] not in since]
         undone.refused += again.refused
         undone.done += again.done

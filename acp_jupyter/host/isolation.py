@@ -72,12 +72,12 @@ def settle(copy: Isolated | None) -> str:
     if not count:
         copy.discard()
         return ""
-    files = "1 changed file" if count == 1 else f"{count:,} changed files"
-    return f"The copy {copy.folder} is kept: {files} in it were not accepted."
+    files = "1 changed file in it was" if count == 1 else f"{count:,} changed files in it were"
+    return f"The copy {copy.folder} is kept: {files} not accepted."
 
 
 def accept(
-    copy: Isolated, paths: Sequence[str] = ()
+    host: Host, copy: Isolated, paths: Sequence[str] = ()
 ) -> tuple[list[FileChange], list[tuple[FileChange, str]]]:
     """Bring changes over, of all files or of some; returns those that were, and were not, and why.
 
@@ -98,11 +98,14 @@ def accept(
             raise UsageError(
                 f"{name} has not changed in the copy", remedy="`%acp changes` lists what has."
             )
+    from .changed_files import putting
+
+    put = putting(host)
     done: list[FileChange] = []
     refused: list[tuple[FileChange, str]] = []
     for change in chosen:
         try:
-            copy.accept(change)
+            copy.accept(change, put=put)
             done.append(change)
         except Refusal as refusal:
             refused.append((change, refusal.message))

@@ -153,6 +153,10 @@ class PageDocuments:
 
     def _relative(self, path: str) -> str | None:
         """A path as the server knows it; ``None`` for one that it does not show."""
+        try:
+            path.encode()
+        except UnicodeEncodeError:  # a name of other bytes
+            return None
         relative = os.path.relpath(path, self.root).replace(os.sep, "/")
         outside = relative == ".." or relative.startswith("../")
         return None if outside or relative == "." else relative

@@ -161,6 +161,34 @@ def test_what_is_typed_before_a_write_is_kept_and_the_write_refused(connected: L
         expect_no_dialog(connected)
 
 
+def test_undoing_a_turn_and_accepting_are_seen_in_the_editor(connected: LabPage) -> None:
+    with open_editor(connected, "one\n") as editor:
+        write = f"mode trust; write {editor.name}: theirs; mode ask"
+        connected.ask(write)
+        editor.wait_text("theirs")
+        index = connected.ask("%acp undo")
+        connected.wait_for_output(index, f"as it was before: {editor.name}")
+        editor.wait_text("one\n")
+        assert editor.file.read_text() == "one\n"
+        connected.ask(write)
+        editor.type("Control+End", "x")
+        index = connected.ask("%acp undo")
+        connected.wait_for_output(index, "it has unsaved edits in an editor")
+        editor.type("Control+s")
+        wait_until(lambda: editor.file.read_text() == "theirsx", 15)
+        connected.ask("%acp connect demo --isolate copy")
+        connected.ask(f"mode trust; write {editor.name}: from the copy; mode ask")
+        assert editor.text == "theirsx"
+        index = connected.ask("%acp accept")
+        connected.wait_for_output(index, f"accepted: modified {editor.name}")
+        editor.wait_text("from the copy")
+        assert editor.file.read_text() == "from the copy"
+        editor.type("Control+End", "y", "Control+s")
+        wait_until(lambda: editor.file.read_text() == "from the copyy", 15)
+        expect_no_dialog(connected)
+        connected.ask("%acp connect demo")
+
+
 # -- with jupyter-collaboration -----------------------------------------------------------------
 
 

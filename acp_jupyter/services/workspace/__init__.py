@@ -11,6 +11,7 @@ The modules:
     comparison   what differs between two moments, or two folders
     watch        what changed while a turn ran
     restoring    putting files back as they were
+    shown        putting them in place where they are open in an editor
     copies       copies of a folder, and worktrees of a repository
     isolated     a copy in which an agent works, until it is accepted or discarded
 """

@@ -27,6 +27,7 @@ from . import copies
 from .comparison import PATCHES, Held, difference
 from .disk import Folder
 from .git import git
+from .shown import Put
 from .snapshot import take
 
 Isolate = Literal["copy", "worktree"]
@@ -81,8 +82,12 @@ class Isolated:
         version, data = self._own.look(path)
         return Held(base, data if version == base else None)
 
-    def accept(self, change: FileChange) -> None:
+    def accept(self, change: FileChange, *, put: Put = Folder.put) -> None:
         """Bring one of the `changes` over to the original.
+
+        Args:
+            change: which.
+            put: puts the file in place.
 
         Raises:
             Refusal: the original has changed too, or it cannot be written.
@@ -93,7 +98,8 @@ class Isolated:
             return
         if version is not None and data is None:
             data = self._whole(change.path, version)
-        self._own.put(change.path, now=self._base.get(change.path), then=version, data=data or b"")
+        base = self._base.get(change.path)
+        put(self._own, change.path, now=base, then=version, data=data or b"")
         self._settle(change.path, version)
 
     def _settle(self, path: str, version: Version | None) -> None:

@@ -8,15 +8,19 @@ from ...errors import Refusal
 from ...session.changes import FileChange
 from .contents import Contents
 from .disk import Folder
+from .shown import Put
 
 
-def restore(change: FileChange, contents: Contents, *, anyway: bool = False) -> bool:
+def restore(
+    change: FileChange, contents: Contents, *, anyway: bool = False, put: Put = Folder.put
+) -> bool:
     """Undo a change; returns whether there was something to undo.
 
     Args:
         change: of a file.
         contents: has what the file held before.
         anyway: also where it has changed since.
+        put: puts it in place.
 
     Raises:
         Refusal: the file has changed since, what it was is not known, or it cannot be written.
@@ -38,5 +42,5 @@ def restore(change: FileChange, contents: Contents, *, anyway: bool = False) -> 
         data = contents.get(before.identity) if before.identity else None
         if data is None:
             raise Refusal("what it held before was not kept")
-    folder.put(change.path, now=now if anyway else after, then=before, data=data or b"")
+    put(folder, change.path, now=now if anyway else after, then=before, data=data or b"")
     return True

@@ -16,6 +16,9 @@ from ...errors import UsageError
 from ...session.changes import Changes, FileChange, together
 from .comparison import compare
 from .contents import Contents
+from .disk import Folder
+from .restoring import restore
+from .shown import Put
 from .snapshot import Snapshot, take
 
 READING: Final = 0.8
@@ -77,16 +80,9 @@ class Watch:
             found.append(compare(before, now, self.contents, seconds=COMPARING))
         return together(found)
 
-    def restore(self, change: FileChange, anyway: bool = False) -> bool:
-        """Undo a change; returns whether there was something to undo.
-
-        Raises:
-            Refusal: the file has changed since (not with ``anyway``), what it was is not known, or
-                it cannot be written.
-        """
-        from .restoring import restore
-
-        return restore(change, self.contents, anyway=anyway)
+    def restore(self, change: FileChange, *, anyway: bool = False, put: Put = Folder.put) -> bool:
+        """Undo a change; see `restoring.restore`."""
+        return restore(change, self.contents, anyway=anyway, put=put)
 
 
 def _outermost(roots: Sequence[str]) -> list[str]:
