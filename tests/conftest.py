@@ -14,6 +14,7 @@ import trio
 
 from tests.kernel_client import KernelUnderTest, open_kernel
 from tests.scripted import Script
+from tests.wire_check import Wire
 
 TEST_LIMIT = 60.0
 """Seconds for one coroutine test."""
@@ -72,6 +73,14 @@ def kernel(module_kernel: KernelUnderTest) -> KernelUnderTest:
     """A running agent kernel, one for all tests of a module; nobody can answer its questions
     unless a cell allows stdin."""
     return module_kernel.ready()
+
+
+@pytest.fixture(autouse=True)
+def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wire]:
+    """Nothing that the schema does not allow is sent in any test."""
+    seen = Wire(monkeypatch)
+    yield seen
+    seen.check()
 
 
 @pytest.fixture

@@ -68,11 +68,15 @@ class Script:
 
     def entries(self) -> list[dict[str, Any]]:
         """All that was recorded, oldest process first."""
-        found = []
+        return [entry for run in self._runs() for entry in run]
+
+    def _runs(self) -> list[list[dict[str, Any]]]:
+        """The same, by process."""
+        runs = []
         for path in sorted(self._record.iterdir(), key=lambda p: int(p.name.split("-")[1])):
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            found += [json.loads(line) for line in lines if line.endswith("\n")]
-        return found
+            runs.append([json.loads(line) for line in lines if line.endswith("\n")])
+        return runs
 
     def notes(self, key: str) -> list[Any]:
         """The values noted under a key."""
@@ -84,9 +88,7 @@ class Script:
 
     def received(self, method: str = "") -> list[dict[str, Any]]:
         """The messages from the client, of one method or all."""
-        lines = [json.loads(e["received"]) for e in self.entries() if "received" in e]
-        messages = [m for line in lines for m in (line if isinstance(line, list) else [line])]
-        return [m for m in messages if not method or m.get("method") == method]
+        return [m for m in _messages(self.entries()) if not method or m.get("method") == method]
 
     def answers(self, ident: Any) -> list[dict[str, Any]]:
         """The client's answers to the request with that id."""
@@ -98,15 +100,19 @@ class Script:
 
     def check_schema(self) -> None:
         """Hold all that the client sent against the official schema."""
-        asked = {json.dumps(e["asked"][0]): e["asked"][1] for e in self.entries() if "asked" in e}
-        version = 1
-        for message in self.received():
-            if message.get("method") in self.older_methods:
-                continue
-            if message.get("method") == "initialize":  # of the next process, perhaps
-                version = message["params"]["protocolVersion"]
-            method = asked.get(json.dumps(message.get("id")), "_unknown")
-            answers = method if "method" not in message else None
-            if answers in self.older_methods:
-                continue
-            validate_message("to_agent", message, version, method_of_response=answers)
+        for entries in self._runs():
+            asked = {json.dumps(e["asked"][0]): e["asked"][1] for e in entries if "asked" in e}
+            version = 1
+            for message in _messages(entries):
+                if message.get("method") == "initialize":
+                    version = message["params"]["protocolVersion"]
+                method = asked.get(json.dumps(message.get("id")), "_unknown")
+                answers = method if "method" not in message else None
+                if message.get("method", answers) not in self.older_methods:
+                    validate_message("to_agent", message, version, method_of_response=answers)
+
+
+def _messages(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that were received, out of their batches."""
+    lines = [json.loads(entry["received"]) for entry in entries if "received" in entry]
+    return [m for line in lines for m in (line if isinstance(line, list) else [line])]

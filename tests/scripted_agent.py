@@ -60,6 +60,9 @@ class Agent:
                 view = view[os.write(1, view) :]
 
     def send(self, message: Any) -> None:
+        for each in message if isinstance(message, list) else [message]:
+            if isinstance(each, dict) and "method" in each and "id" in each:
+                self._keep(asked=[each["id"], each["method"]])
         self.raw(json.dumps(message).encode() + b"\n")
 
     def update(self, session_id: str | None = None, **update: Any) -> None:
@@ -105,7 +108,6 @@ class Agent:
         if ident is ...:
             self._next_id += 1
             ident = f"agent-{self._next_id}"
-        self._keep(asked=[ident, method])
         message = {"jsonrpc": "2.0", "id": ident, "method": method, "params": params}
         self.send(message)
         return ident

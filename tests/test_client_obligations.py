@@ -13,16 +13,20 @@ import pytest
 import trio
 
 import acp_jupyter as acp
+from acp_jupyter.client.agent import Agent
 from acp_jupyter.errors import AuthenticationRequired, TurnCancelled, UsageError
 from acp_jupyter.protocol import dialects, outgoing
 from acp_jupyter.protocol.methods import AGENT_METHODS
 from acp_jupyter.rendering import text
-from acp_jupyter.services.agents import from_command
+from acp_jupyter.services.agents import demo_agent, from_command
+from acp_jupyter.services.remote_agents import from_address
 from acp_jupyter.session.options import options
 from acp_jupyter.session.reducer import Reducer
 from acp_jupyter.session.transcript import PlanEntry, SessionInfo, Transcript
+from tests.acp_schema import SchemaMismatch
 from tests.conftest import trio_wait_until
 from tests.test_client import PROMPT, open_client, shown
+from tests.wire_check import Wire
 
 # -- the beginning --------------------------------------------------------------------------------
 
@@ -64,6 +68,15 @@ async def test_each_step_waits_for_the_one_before_in_messages_of_their_own(
     idents = [line["id"] for line in lines]
     assert all(type(ident) is int for ident in idents)
     assert len(idents) == len(set(idents)) == 3
+
+
+@pytest.mark.obligation("C13")
+def test_a_login_in_a_terminal_is_offered_only_where_the_user_can_run_the_command(
+    tmp_path: Path,
+) -> None:
+    for spec, offered in ((demo_agent(), True), (from_address("wss://far.example/acp"), False)):
+        agent = Agent(spec, cwd=str(tmp_path), environ={}, client_version="1.0")
+        assert agent._own_command is offered  # `initialize` declares it, see test_client
 
 
 GRANTS: dict[str, tuple[str, ...]] = {
@@ -325,10 +338,8 @@ def order(*given: dict[str, Any]) -> list[str]:
     return [each.id for each in options(SessionInfo(config_options=list(given)))]
 
 
-CATEGORIES: list[dict[str, Any]] = [
-    {},
-    *({"category": value} for value in (None, "", 7, [], "_own", "later")),
-]
+ODD: list[Any] = [None, "", 7, [], "_own", "later"]
+CATEGORIES: list[dict[str, Any]] = [{}, *({"category": value} for value in ODD)]
 
 
 @pytest.mark.obligation("C45", "C46")
@@ -379,3 +390,21 @@ async def test_a_mode_is_set_as_an_option_where_there_are_options(
     assert not made.received("session/set_mode")
     (sent,) = made.received("session/set_config_option")
     assert sent["params"] == {"sessionId": "session-1", "configId": "how", "value": "b"}
+
+
+# -- what is sent ---------------------------------------------------------------------------------
+
+
+@pytest.mark.obligation("C63")
+async def test_what_the_schema_does_not_allow_is_seen_whatever_agent_it_is_sent_to(
+    wire: Wire, tmp_path: Path
+) -> None:
+    async with open_client() as client:
+        session = await client.connect(demo_agent(), str(tmp_path))
+        await session.prompt(PROMPT)
+        wire.check()
+        assert client.agent is not None
+        client.agent.notify("session/cancel", {"sessionId": session.session_id, "more": 1})
+        with pytest.raises(SchemaMismatch, match=r"unknown field at \$\.more"):
+            wire.check()
+        wire.forget()

@@ -531,6 +531,7 @@ def test_the_older_method_is_answered_as_the_one_that_took_its_place(kernel, scr
         agent.note("answer", agent.answer(77)["result"])
 
     made = script(prompt=prompt)
+    made.older_methods.add("session/elicitation")
     run(kernel, made, "Ada", "")
     assert made.notes("answer") == [{"action": "accept", "content": {"name": "Ada"}}]
 

@@ -60,12 +60,12 @@ def test_users_handle_requests_and_notifications_that_the_protocol_does_not_have
 def test_a_request_of_the_users_own_is_sent_and_one_of_the_protocol_is_not(
     script: Any, tmp_path: Path
 ) -> None:
-    def version(agent: Any) -> None:
+    def release(agent: Any) -> None:
         agent.reply({"version": 7})
 
-    made = script(version=version)
+    made = script(release=release)
     with connect(made, tmp_path) as agent:
-        assert agent.ext_request("_x/version", {"a": 1}) == {"version": 7}
+        assert agent.ext_request("_x/release", {"a": 1}) == {"version": 7}
         agent.ext_notify("_x/note", {"b": 2})
         with pytest.raises(RequestError, match="-32601"):
             agent.ext_request("_x/other")
@@ -75,9 +75,9 @@ def test_a_request_of_the_users_own_is_sent_and_one_of_the_protocol_is_not(
             with pytest.raises(UsageError):
                 agent.on_extension(method, print)
         with pytest.raises(UsageError, match="no JSON"):
-            agent.ext_request("_x/version", {"a": object()})
+            agent.ext_request("_x/release", {"a": object()})
         wait_until(lambda: made.received("_x/note"))
-    assert [m["params"] for m in made.received("_x/version")] == [{"a": 1}]
+    assert [m["params"] for m in made.received("_x/release")] == [{"a": 1}]
 
 
 @pytest.mark.obligation("C63", "C65")
