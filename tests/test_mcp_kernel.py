@@ -338,6 +338,34 @@ def test_an_unknown_address_is_refused(kernel: KernelUnderTest, script: Any) -> 
     assert made.notes("said") == [-32002, -32602, -32602]
 
 
+def test_an_agent_of_the_earlier_form_connects_first(kernel: KernelUnderTest, script: Any) -> None:
+    def prompt(agent: Any) -> None:
+        def ask(called: str, **params: Any) -> Any:
+            answer = agent.answer(agent.request(called, params))
+            agent.note(called, answer.get("result", answer.get("error")))
+            return answer.get("result")
+
+        news = [m for m in agent.received if m.get("method") == "session/new"]
+        (server,) = news[-1]["params"]["mcpServers"]
+        connection = ask("mcp/connect", serverId=server["serverId"])["connectionId"]
+        params = {"protocolVersion": "2025-06-18"}
+        ask("mcp/message", connectionId=connection, method="initialize", params=params)
+        ask("mcp/message", connectionId=connection, method="resources/list")
+        ask("mcp/disconnect", connectionId=connection)
+        ask("mcp/message", connectionId=connection, method="ping")
+        ask("mcp/connect", serverId="none")
+
+    made = script(capabilities=ACP, prompt=prompt)
+    made.older_methods |= {"mcp/connect", "mcp/message", "mcp/disconnect"}
+    kernel.run("%acp share kernel").ok()
+    connect(kernel, made).ok()
+    kernel.run("go", limit=RUN_S).ok()
+    hello, unknown, gone = made.notes("mcp/message")
+    assert hello["serverInfo"]["name"] == "jupyter-kernel"
+    assert (unknown["code"], gone["code"]) == (-32601, -32002)
+    assert made.notes("mcp/connect")[1]["code"] == -32002
+
+
 def test_code_that_does_not_end_is_interrupted_with_the_turn(
     kernel: KernelUnderTest, script: Any
 ) -> None:

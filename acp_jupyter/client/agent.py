@@ -46,6 +46,7 @@ from ..services.workplace import Workplace
 from .extensions import Extensions
 from .held import HELD_SECONDS, HELD_UPDATES, Held
 from .lifecycle import Lifecycle
+from .mcp import SERVED
 from .opening import open_transport
 from .session import Session
 
@@ -540,11 +541,11 @@ class Agent:
             self.on_news()
 
     async def serve_request(self, method: str, params: JSON) -> JSON:
+        if method in SERVED and self.lifecycle.mcp.sharing:
+            return await self.lifecycle.mcp.serve(method, params)
         known = CLIENT_METHODS.get(method)
         if known is None:
             return await self.extensions.serve(method, params)
-        if method == "mcp/message" and self.lifecycle.mcp.sharing:
-            return await self.lifecycle.mcp.serve(params)
         if known.notification or not supports(self.capabilities, known.needs):
             raise Refusal(f"Method not found: {method[:200]}", code=ErrorCode.METHOD_NOT_FOUND)
         if known.needs == ("elicitation",) and elicitation.about_request(params):

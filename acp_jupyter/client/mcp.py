@@ -7,7 +7,8 @@ Rules:
 - What the client shares (`Shared`) is offered as MCP over ACP where the agent takes that, else as a
   program that leads back here, where there is one. Each session gets an address of its own: who
   asks there is that session, and its user is asked for permission.
-- ``mcp/message`` is served for addresses that were offered on this connection, and no others.
+- ``mcp/message`` is served for addresses that were offered on this connection, and no others. In
+  the protocol's earlier form an agent connects first, and messages name the connection.
 - Servers that one session was opened with are told again when it is opened again.
 """
 
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     from .session import Session
 
 JSON = Any
+
+SERVED: Final = frozenset({"mcp/connect", "mcp/message", "mcp/disconnect"})
+"""Methods of the agent's, where anything is shared; only the second is in today's schema."""
+
+CONNECTIONS: Final = 100
+"""Of the earlier form, that one agent may have at once."""
 
 SESSIONS: Final = 1_000
 """Sessions whose own servers are remembered."""
@@ -84,6 +91,7 @@ class Offers:
         self._agent = agent
         self.all = McpServers()
         self._open: list[Offer] = []
+        self._connected: dict[str, mcp.Server] = {}
 
     def begin(self, cwd: str, own: Sequence[Ready] = ()) -> Offer:
         """What a session that is opened now is told of.
@@ -125,19 +133,45 @@ class Offers:
         """Whether any server was offered as MCP over ACP."""
         return any(offer.server is not None for offer in self._open)
 
-    async def serve(self, params: JSON) -> JSON:
-        """``mcp/message`` of the agent's.
+    async def serve(self, method: str, params: JSON) -> JSON:
+        """One of `SERVED`, of the agent's.
 
         Raises:
             Refusal: it is for no server that was offered.
         """
-        if type(params) is not dict or type(params.get("method")) is not str:
+        if type(params) is not dict:
+            raise Refusal(f"{method} needs parameters", code=ErrorCode.INVALID_PARAMS)
+        connection = params.get("connectionId")
+        if method == "mcp/connect":
+            return {"connectionId": self._connect(self._find(params))}
+        if method == "mcp/disconnect":
+            if type(connection) is str:
+                self._connected.pop(connection, None)
+            return {}
+        inner = params.get("method")
+        if type(inner) is not str:
             raise Refusal("mcp/message needs a method", code=ErrorCode.INVALID_PARAMS)
-        ident = params.get("serverId")
+        if type(connection) is not str:
+            return await self._find(params).answer(inner, params.get("params"))
+        if connection not in self._connected:
+            raise Refusal("no such MCP connection", code=ErrorCode.RESOURCE_NOT_FOUND)
+        answer = await self._connected[connection].answer(inner, params.get("params"))
+        if "error" in answer:
+            raise Refusal(answer["error"]["message"], code=answer["error"]["code"])
+        return answer["result"]
+
+    def _find(self, params: dict[str, Any]) -> mcp.Server:
         for offer in self._open:
-            if offer.server is not None and offer.ident == ident:
-                return await offer.server.answer(params["method"], params.get("params"))
+            if offer.server is not None and offer.ident == params.get("serverId"):
+                return offer.server
         raise Refusal("no such MCP server", code=ErrorCode.RESOURCE_NOT_FOUND)
+
+    def _connect(self, server: mcp.Server) -> str:
+        ident = secrets.token_hex(16)
+        self._connected[ident] = server
+        if len(self._connected) > CONNECTIONS:
+            del self._connected[next(iter(self._connected))]
+        return ident
 
     def check_shared(self) -> str:
         """How the agent can be given what the client shares: "acp" or "stdio".
