@@ -326,6 +326,18 @@ def test_what_is_not_shared_is_not_served(kernel: KernelUnderTest, script: Any) 
     assert [answer["code"] for answer in made.notes("said")] == [-32601, -32601]
 
 
+def test_what_was_shared_is_taken_back_at_once(kernel: KernelUnderTest, script: Any) -> None:
+    made = script(capabilities=ACP, given={"calls": [tool("list_variables")]}, prompt=calling)
+    kernel.run("%acp share kernel").ok()
+    kernel.run("%acp permissions allow").ok()
+    connect(kernel, made).ok()
+    kernel.run("go", limit=RUN_S).ok()
+    kernel.run("%acp share off").ok()
+    kernel.run("go", limit=RUN_S).ok()
+    assert [said(made, number)[0] for number in (0, 1)] == [False, True]
+    assert "not shared any more" in said(made, 1)[1]
+
+
 def test_an_unknown_address_is_refused(kernel: KernelUnderTest, script: Any) -> None:
     def prompt(agent: Any) -> None:
         for params in ({"serverId": "x", "requestId": "r", "method": "ping"}, {"serverId": "x"}, 7):

@@ -45,7 +45,7 @@ class Shared(Protocol):
     name: str
 
     def server(self, session: Callable[[], Session | None]) -> mcp.Server:
-        """A server for one session, which is not known yet while it is opened."""
+        """A server for one session; none yet while it is opened, none when that is over."""
 
     def bridge(self, server: mcp.Server) -> dict[str, Any]:
         """A program that leads to a server, as an item of ``mcpServers`` in version 1; POSIX."""
@@ -205,8 +205,8 @@ class Offers:
         offer.facts.append({"name": shared.name, "transport": transport, "digest": ""})
 
     def _session_of(self, offer: Offer) -> Session | None:
-        """The session of an offer, while it is open."""
-        session = offer.session
+        """The session of an offer, while it is open and anything is shared."""
+        session = None if self.all.shared is None else offer.session
         open_ones = self._agent.sessions.values()
         return session if session is not None and session in open_ones else None
 

@@ -87,7 +87,7 @@ class KernelTools:
 
     Args:
         host: of the notebook.
-        session: whose user is asked; ``None`` while it is not open.
+        session: whose user is asked; ``None`` while it is not open, and when nothing is shared.
     """
 
     def __init__(self, host: Host, session: Callable[[], Session | None]) -> None:
@@ -132,7 +132,7 @@ class KernelTools:
     async def _ask(self, kind: str, title: str, code: str = "") -> None:
         session = self._session()
         if session is None:
-            raise mcp.ToolError("the session is not open")
+            raise mcp.ToolError("the kernel is not shared any more, or the session not open")
         identity = json.dumps([title, code])
         decision = await session.questions.ask_shared(kind, title, identity, code)
         if decision.state != "allowed":
