@@ -178,6 +178,8 @@ def matrix(rows: Sequence[dict[str, Any]]) -> str:
     notes = []
     for row in rows:
         title = row.get("says") or row["agent"]
+        if row.get("protocol", 1) > 1:
+            title += f", ACP version {row['protocol']}"
         if "failed" in row:
             lines.append(f"| {title} |{' not run |' * len(names)}")
             notes.append(f"{title} was not run: {row['failed']}")

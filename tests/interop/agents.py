@@ -16,6 +16,9 @@ PROGRAMS = Path(__file__).with_name("programs")
 
 KEY = "sk-scripted"
 
+VISION = "qwen3-vl-plus"
+"""A name of which qwen-code knows that it takes pictures; the scripted model answers to any."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -170,13 +173,13 @@ def _qwen(place: Place) -> Started:
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},
         "general": {"disableAutoUpdate": True},
-        "model": {"name": "scripted"},
+        "model": {"name": VISION},
     }
     place.write(".qwen/settings.json", settings)
     return [*place.node("qwen"), "--acp"], {
         "OPENAI_API_KEY": KEY,
         "OPENAI_BASE_URL": f"{place.url}/v1",
-        "OPENAI_MODEL": "scripted",
+        "OPENAI_MODEL": VISION,
     }
 
 
@@ -285,9 +288,11 @@ def _typescript(version: int) -> Callable[[Place], Started]:
 
 
 SDK = ("@agentclientprotocol/sdk",)
+CLAUDE = ("@agentclientprotocol/claude-agent-acp",)
 
 AGENTS = [
-    Other("claude-agent-acp", "npm", ("@agentclientprotocol/claude-agent-acp",), _claude),
+    Other("claude-agent-acp", "npm", CLAUDE, _claude),
+    Other("claude-agent-acp-v2", "npm", CLAUDE, _claude, protocol=2),
     Other("codex-acp", "npm", ("@agentclientprotocol/codex-acp",), _codex, mode="read-only"),
     Other("gemini-cli", "npm", ("@google/gemini-cli",), _gemini),
     Other("opencode", "npm", ("opencode-ai",), _opencode),

@@ -31,6 +31,7 @@ def main() -> None:
         row = {
             "agent": name,
             "says": bench.name,
+            "protocol": other.protocol,
             "cells": cells,
             "asked": model.asked,
             "unknown": sorted(set(model.unknown)),

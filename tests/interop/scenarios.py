@@ -233,10 +233,11 @@ SCENARIOS: dict[str, Callable[[Bench], str]] = {
     "run": run,
     "cancel": cancel,
     "load": load,
-    "options": options,
     "images": image,
+    "options": options,
 }
-"""In the order of the matrix; the first opens the session that ``load`` loads."""
+"""In the order of the matrix; the first opens the session that ``load`` loads. The last changes
+settings that an agent may keep in its home."""
 
 
 def run_all(bench: Bench) -> dict[str, str]:

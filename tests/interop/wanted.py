@@ -137,6 +137,10 @@ def _call(action: str, path: str, tool: Tool, command: str) -> Call:
     for name in properties:  # what does the work is not always required
         if name not in arguments and re.search("^(command|cmd|content|contents)$", name):
             arguments[name] = _argument(name, properties[name], action, path, command)
+    if action == "run" and "sandbox_permissions" in properties and not command.startswith("cat "):
+        # In a sandbox of the agent's own, a command that changes something fails unless it asks.
+        arguments["sandbox_permissions"] = "require_escalated"
+        arguments["justification"] = "It writes a file."
     return Call(tool.name, arguments)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
-from pydantic_acp import AdapterConfig, NativeApprovalBridge, run_acp
+from pydantic_acp import AdapterConfig, FileSessionStore, NativeApprovalBridge, run_acp
 from pydantic_ai import Agent, DeferredToolRequests
 from pydantic_ai.models.openai import OpenAIChatModel
 
@@ -28,4 +29,15 @@ def write_file(path: str, content: str) -> str:
     return "written"
 
 
-run_acp(agent=agent, config=AdapterConfig(approval_bridge=NativeApprovalBridge()))
+@agent.tool_plain(requires_approval=True)
+def run_command(command: str) -> str:
+    """Run a command."""
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+config = AdapterConfig(
+    approval_bridge=NativeApprovalBridge(),
+    session_store=FileSessionStore(Path.home() / "sessions"),
+)
+run_acp(agent=agent, config=config)

@@ -134,8 +134,16 @@ async function accepted(turn, prompt) {
 }
 
 const info = { name: `ts-sdk-v${second ? 2 : 1}`, version: process.env.ACP_SDK_VERSION ?? "0" };
-acp
-  .agent({ name: info.name })
+const app = acp.agent({ name: info.name });
+if (second) {
+  app
+    .onRequest("session/list", ({ params }) => {
+      const ids = existsSync(STORE) ? readFileSync(STORE, "utf8").trim().split("\n") : [];
+      return { sessions: ids.map((sessionId) => ({ sessionId, cwd: params.cwd ?? process.cwd() })) };
+    })
+    .onRequest("session/close", () => ({}));
+}
+app
   .onRequest("initialize", () =>
     second
       ? {
