@@ -7,6 +7,7 @@ import pickle
 import shutil
 import stat
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -572,6 +573,18 @@ def test_changes_are_recorded_and_replayed(tmp_path: Path, monkeypatch: pytest.M
     assert os.listdir(folder) == []
     footers = [turn._repr_mimebundle_()["text/plain"].split("\n")[-2:] for turn in (then, now)]
     assert footers[0] == footers[1]
+
+
+def test_a_name_that_is_no_unicode_is_recorded_as_it_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.jsonl"
+    (tmp_path / "make.py").write_text("open(b'caf\\xe9.txt', 'w').close()\n")
+    monkeypatch.setenv("ACP_JUPYTER_RECORD", str(path))
+    with acp.connect("demo", cwd=tmp_path, permissions="allow") as agent:
+        turn = agent.new_session().prompt(f"run {sys.executable} make.py")
+    assert os.fsdecode(b"caf\xe9.txt") in [change.path for change in turn.changes]
+    assert "caf\ufffd.txt" in path.read_text("utf-8")
 
 
 def test_recorded_changes_are_read_with_care() -> None:

@@ -133,16 +133,21 @@ def together(parts: Iterable[Changes]) -> Changes:
 
 
 def to_data(changes: Changes, *, room: int) -> dict[str, Any]:
-    """JSON of it, with up to ``room`` characters of diffs."""
+    """JSON of it, with up to ``room`` characters of diffs; names of other bytes as they are shown."""
     files = []
     for change in changes.files:
-        entry: dict[str, Any] = {"path": change.path, "kind": change.kind}
+        entry: dict[str, Any] = {"path": _unicode(change.path), "kind": change.kind}
         room -= len(change.diff)
         if room >= 0:
             entry["diff"] = change.diff
-        entry |= {"added": change.added, "removed": change.removed, "note": change.note}
+        entry |= {"added": change.added, "removed": change.removed, "note": _unicode(change.note)}
         files.append({name: value for name, value in entry.items() if value})
-    return {"files": files, "more": changes.more, "notes": list(changes.notes)}
+    return {"files": files, "more": changes.more, "notes": list(map(_unicode, changes.notes))}
+
+
+def _unicode(text: str) -> str:
+    """A text that can be encoded: file names may hold bytes that are none."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def from_data(files: Sequence[Any], more: int, notes: Sequence[str]) -> Changes:
