@@ -46,7 +46,7 @@ def test_only_the_user_can_read_it(kept: LastSessions, tmp_path: Path) -> None:
 def test_f62_it_holds_neither_a_command_nor_a_consent(kept: LastSessions, tmp_path: Path) -> None:
     kept.write("", "demo", "d", "s", "/w")
     (entry,) = json.loads(file_of(tmp_path).read_bytes())
-    assert set(entry) == {"alias", "agent", "digest", "session_id", "cwd", "at"}
+    assert set(entry) == {"alias", "agent", "digest", "session_id", "cwd", "at", "protocol"}
 
 
 @pytest.mark.parametrize("text", ["", "[", "{}", '[{"alias": 1}]', "null", "[]"])

@@ -125,10 +125,11 @@ def test_resume_goes_on_where_the_notebook_was_before_its_kernel_was_restarted(
     with open_kernel(tmp_path, environment=environment) as kernel:
         error = kernel.run("%acp resume").failed("UsageError")
         assert "no earlier session of this notebook is known" in error.traceback
-        kernel.run("%acp connect demo", answer=lambda _: None).ok()
+        kernel.run("%acp connect demo --protocol 2", answer=lambda _: None).ok()
         kernel.run("remember me", answer=lambda _: None).ok()
         kernel.restart()
         cell = kernel.run("%acp resume", answer=lambda _: None).ok()
+        assert "ACP version 2" in cell.text
         assert re.search(r"The current session is (?:remember me \()?demo-1", cell.text)
         assert "Connected to" in cell.text
         kernel.run("again", answer=lambda _: None).ok()
@@ -143,7 +144,7 @@ def test_resume_goes_on_where_the_notebook_was_before_its_kernel_was_restarted(
         assert "which has no name here" in error.traceback
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     last, *_ = json.loads(kept.read_text("utf-8"))
-    assert set(last) == {"alias", "agent", "digest", "session_id", "cwd", "at"}
+    assert set(last) == {"alias", "agent", "digest", "session_id", "cwd", "at", "protocol"}
 
 
 def test_what_an_agent_does_not_advertise_is_not_called_and_not_offered(

@@ -93,7 +93,7 @@ class Link:
         self._busy = False
         self._jobs: list[PortalFuture[Any]] = []
         self._cell: CellContext | None = None
-        self._place: tuple[str, ...] = ()
+        self._place: tuple[object, ...] = ()
 
     # -- from the surface's threads ------------------------------------------------------------
 
@@ -355,10 +355,14 @@ class Link:
         agent = self.agent
         if self._quiet or not cell.attended or agent is None or agent.replay is not None:
             return
-        place = (self.name, agent.spec.name, agent_digest(agent.spec.argv), session.session_id)
+        digest = agent_digest(agent.spec.argv)
+        place = (
+            *(self.name, agent.spec.name, digest, session.session_id, session.cwd),
+            agent.spec.protocol,
+        )
         if place != self._place:
             self._place = place
-            await trio.to_thread.run_sync(self.last_sessions.write, *place, session.cwd)
+            await trio.to_thread.run_sync(self.last_sessions.write, *place)
 
     async def disconnect(self, _cell: CellContext) -> Agent | None:
         """End the current agent, if there is one; returns it."""

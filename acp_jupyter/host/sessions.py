@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from ..errors import UsageError
+from ..protocol.outgoing import NEWEST
 from ..rendering.characters import one_line
 from ..services.policy_file import check_outside
 from ..services.remembered import agent_digest
@@ -335,7 +337,7 @@ def agent_of(host: Host, last: Last) -> AgentSpec:
         except UsageError:
             continue
         if spec.registry is not None or agent_digest(spec.argv) == last.digest:
-            return spec
+            return replace(spec, protocol=last.protocol if last.protocol <= NEWEST else 1)
     raise UsageError(
         f"this notebook used {one_line(last.agent, 100)!r}, which has no name here",
         remedy="Run the cell that connects it, then `%acp resume`.",

@@ -2,8 +2,8 @@
 
 Kept in Jupyter's data directory, in one file a notebook that only its owner can read: never in the
 notebook, which others write too. What is kept says where to go on and nothing else: the session's
-id, its directory, and of the agent its name and a digest of its command. No command is started
-from such a file, and no consent is in it.
+id, its directory, and of the agent its name, its protocol and a digest of its command. No command
+is started from such a file, and no consent is in it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Last(msgspec.Struct, frozen=True):
         session_id: the agent's.
         cwd: of the session; absolute.
         at: seconds since the epoch.
+        protocol: version that the agent speaks; it is asked for that one again.
     """
 
     alias: str
@@ -46,6 +47,7 @@ class Last(msgspec.Struct, frozen=True):
     session_id: str
     cwd: str
     at: float
+    protocol: int = 1
 
 
 class LastSessions:
@@ -69,9 +71,11 @@ class LastSessions:
         )
         return max(fits, key=lambda last: last.at, default=None)
 
-    def write(self, alias: str, agent: str, digest: str, session_id: str, cwd: str) -> None:
+    def write(
+        self, alias: str, agent: str, digest: str, session_id: str, cwd: str, protocol: int = 1
+    ) -> None:
         """Keep where the notebook is now. A disk that is full, or read-only, keeps nothing."""
-        now = Last(alias, agent, digest, session_id, cwd, time.time())
+        now = Last(alias, agent, digest, session_id, cwd, time.time(), protocol)
         others = [last for last in self._read() if (last.alias, last.digest) != (alias, digest)]
         kept = [now, *sorted(others, key=lambda last: -last.at)][:AGENTS]
         temporary = self._path.with_suffix(f".{os.getpid()}")
