@@ -982,6 +982,15 @@ def test_a_history_without_updates_is_none() -> None:
     assert list(transcript.entries()) == []
 
 
+def test_a_history_that_tells_only_how_things_are_is_not_shown() -> None:
+    reducer, transcript = started()
+    reducer.begin_history()
+    apply(reducer, "available_commands_update", availableCommands=[{"name": "go"}])
+    assert reducer.end_history() is not None
+    assert list(transcript.entries()) == []
+    assert [command["name"] for command in transcript.info.commands] == ["go"]
+
+
 # -- memory -------------------------------------------------------------------------------------
 
 

@@ -267,7 +267,7 @@ def _history(entry: HistoryEntry, terminals: Terminals, cwd: str) -> Safe:
             break
         parts.append(el("div", part))
     parts.reverse()
-    title = f"↶ Earlier conversation: {entry.count:,} updates"
+    title = f"↶ Earlier conversation: {words.updates(entry.count)}"
     if not parts:
         return box(muted(title))
     missing = muted("Only the end of it is shown.") if room < 0 else None

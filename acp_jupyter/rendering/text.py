@@ -232,7 +232,7 @@ def _history(entry: HistoryEntry, terminals: Terminals, cwd: str) -> str:
         if room < 0:
             break
         parts.append(part)
-    parts.append(f"Earlier conversation: {entry.count:,} updates")
+    parts.append(f"Earlier conversation: {words.updates(entry.count)}")
     parts.reverse()
     return "\n\n".join(part for part in parts if part)
 

@@ -92,6 +92,11 @@ def times(count: int) -> str:
     return f" \N{MULTIPLICATION SIGN}{count:,}" if count > 1 else ""
 
 
+def updates(count: int) -> str:
+    """How many updates a history has."""
+    return f"{count:,} update" if count == 1 else f"{count:,} updates"
+
+
 def quote(text: object, limit: int = 80) -> str:
     """The agent's words, marked as such."""
     return f"“{one_line(text, limit)}”"

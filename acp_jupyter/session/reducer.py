@@ -199,9 +199,12 @@ class Reducer:
         self._replay = _Replay(self.transcript, self._version)
 
     def end_history(self) -> HistoryEntry | None:
-        """The replay is over; ``None`` if there was none."""
+        """The replay is over; ``None`` if there was none.
+
+        One that told nothing but how things are now, such as the slash commands, is not shown.
+        """
         replay, self._replay = self._replay, None
-        if replay is None or replay.count == 0:
+        if replay is None or not (replay.count or replay.told):
             return None
         transcript = self.transcript
         entry = HistoryEntry(
@@ -210,6 +213,8 @@ class Reducer:
             count=replay.count,
             entries=replay.last_entries(),
         )
+        if replay.count == 0:
+            return entry
         transcript.add(entry)
         for ident, terminal in replay.transcript.terminals.items():
             terminal.turn, terminal.shown_by = transcript.turn.number, entry
@@ -398,23 +403,42 @@ class Reducer:
         self._tools.show_terminal(terminal)
 
 
+_OF_NOW: Final = (
+    "available_commands_update",
+    "config_option_update",
+    "current_mode_update",
+    "session_info_update",
+    "state_update",
+    "usage_update",
+)
+"""Kinds of update that tell how things are, and not what was said."""
+
+
 class _Replay:
     """A history in progress: reduced into a transcript of its own, of which the end is kept.
 
     Args:
         real: the session's transcript; ids and `SessionInfo` are shared with it.
         version: protocol version of the connection.
+
+    Attributes:
+        count: of updates that tell how things were.
+        told: any other came, too.
     """
 
     def __init__(self, real: Transcript, version: int) -> None:
         self.transcript = Transcript(real.ids)
         self.transcript.info = real.info
         self.count = 0
+        self.told = False
         self._reducer = Reducer(self.transcript, version)
         self._reducer._reports.replaying = True
 
     def apply(self, update: Dict, now: float) -> None:
-        self.count += update.get("sessionUpdate") != "state_update"  # how things are, not were
+        if update.get("sessionUpdate") in _OF_NOW:
+            self.told = True
+        else:
+            self.count += 1
         self._reducer.apply(update, now)
         if len(self.transcript.turn.entries) > 2 * HISTORY_KEPT:
             self.transcript.forget_early_entries(HISTORY_KEPT)
