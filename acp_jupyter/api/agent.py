@@ -26,6 +26,7 @@ from ..session.attachments import Prompt
 from ..session.limits import Limits
 from ..session.prompt import check_meta
 from .opening import Ends, Meta, Opens
+from .suggesting import Suggests
 from .surroundings import ipython
 from .terminal import Terminal
 from .turn import Turn, last_turn
@@ -178,7 +179,7 @@ def _surroundings() -> tuple[Host, Callable[[], CellContext]]:
     return Host(None, None, os.environ), lambda: no_cell(frontend)
 
 
-class Agent(Opens):
+class Agent(Opens, Suggests):
     """A handle of a running agent; made by `connect`.
 
     Attributes:
