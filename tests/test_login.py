@@ -6,14 +6,17 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import acp_jupyter as acp
 from acp_jupyter.errors import AuthenticationRequired, UsageError
+from acp_jupyter.host.login import Login
 from acp_jupyter.protocol.auth import AuthMethod, Variable, auth_methods, find
 from acp_jupyter.protocol.dialects import initialized
+from acp_jupyter.services.agents import from_name
 from tests.kernel_client import KernelUnderTest
 from tests.live_kernel import LiveKernel, as_server, live_kernel
 from tests.test_elicitation_kernel import Page
@@ -53,6 +56,19 @@ def test_every_kind_of_method_is_told_apart() -> None:
 def test_a_method_cannot_set_variables_that_decide_what_runs(name: Any) -> None:
     (found,) = methods({"id": "e", "name": "E", "type": "env_var", "vars": [{"name": name}]})
     assert found.variables == ()
+    env = [{"name": name, "value": "x"}, {"name": "OTHER", "value": "y"}]
+    (found,) = methods({"id": "t", "name": "T", "type": "terminal", "env": env})
+    assert found.env == (("OTHER", "y"),)
+
+
+async def test_a_command_that_a_remote_agent_names_is_not_for_this_machine() -> None:
+    offered = {"id": "m", "name": "M", "_meta": {"terminal-auth": {"command": "x", "args": []}}}
+    found = initialized({"protocolVersion": 1, "authMethods": [offered]}, 1)
+    spec = from_name("far", {"far": {"url": "wss://agents.example.org/acp"}})
+    agent: Any = SimpleNamespace(initialized=found, spec=spec, replay=None)
+    nobody: Any = None  # is neither asked nor shown anything
+    with pytest.raises(UsageError, match="on the machine of the agent"):
+        await Login(nobody, nobody, "m")(agent, None)
 
 
 def refusing(*given: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import pytest
 from acp_jupyter.connection.connection import request_error
 from acp_jupyter.errors import UsageError
 from acp_jupyter.protocol import dialects, elicitation, outgoing, v2
+from acp_jupyter.protocol.auth import auth_methods
 from acp_jupyter.protocol.methods import CANCEL_REQUEST, CLIENT_METHODS
 from acp_jupyter.rendering import entrydata, html, text
 from acp_jupyter.session.options import options
@@ -450,9 +451,8 @@ def test_c10_c12_only_methods_that_the_protocol_drives_are_logged_in_with() -> N
     for version, unstable in SCHEMAS:
         for answer in Instances(version, unstable).of("InitializeResponse"):
             read = dialects.initialized({**answer, "protocolVersion": version}, version)
-            for method in read.auth_methods:
-                driven = method.get("type", "agent") == "agent"
-                assert outgoing.logs_in_by_protocol(method) is driven
+            for method in auth_methods(read):
+                assert (method.kind == "agent") is (method.type_name in ("", "agent"))
     none = dialects.initialized({"protocolVersion": 2, "info": {}, "authMethods": []}, 2)
     assert not outgoing.offers(none, "authenticate")
     assert not outgoing.offers(none, "logout")

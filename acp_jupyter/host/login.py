@@ -227,14 +227,15 @@ class Login:
         )
 
     async def _by_terminal(self, agent: Agent, method: AuthMethod) -> AgentSpec:
-        if agent.spec.remote is not None and not method.command:
+        if agent.spec.remote is not None:  # also a command of its own choice: not on this machine
             raise UsageError(
                 f"the login {_name(method)!r} is a command on the machine of the agent",
                 remedy="Log in there.",
             )
         line = terminal_command(agent, method)
+        whose = " The command is the agent's own choice: read it first." if method.command else ""
         self._cell.sink.stream(
-            f"Run this in a terminal (in JupyterLab: File, New, Terminal):\n\n  {line}\n\n"
+            f"Run this in a terminal (in JupyterLab: File, New, Terminal).{whose}\n\n  {line}\n\n"
         )
         try:
             done = await confirm(

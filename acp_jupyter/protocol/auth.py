@@ -149,13 +149,13 @@ def _env(method: Dict) -> tuple[tuple[str, str], ...]:
     return tuple(
         (name, text[:TEXT])
         for name, text in pairs
-        if _NAME.fullmatch(name) and type(text) is str and "\0" not in text
+        if _may_set(name) and type(text) is str and "\0" not in text
     )
 
 
 def _variable(item: Dict) -> Variable | None:
     name = item.get("name")
-    if type(name) is not str or not _NAME.fullmatch(name) or _NOT_SET.match(name.upper()):
+    if type(name) is not str or not _may_set(name):
         return None
     return Variable(
         name,
@@ -163,6 +163,10 @@ def _variable(item: Dict) -> Variable | None:
         secret=item.get("secret") is not False,
         optional=item.get("optional") is True,
     )
+
+
+def _may_set(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None and _NOT_SET.match(name.upper()) is None
 
 
 def _text(value: Any) -> str:

@@ -125,15 +125,6 @@ def offers(agent: Initialized, method: str) -> bool:
     return supports(agent.capabilities, AGENT_METHODS[method].needs)
 
 
-def logs_in_by_protocol(method: Mapping[str, Any]) -> bool:
-    """Whether an authentication method is one to call ``authenticate`` with (C11, C12).
-
-    Those that are run in a terminal, set by variables or unknown are not; a method of version 1
-    that has no type is.
-    """
-    return method.get("type", "agent") in ("agent", None)
-
-
 def request(version: int, method: str, params: JSON) -> tuple[str, JSON]:
     """The name and the parameters of a request or notification as they go out.
 
