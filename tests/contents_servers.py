@@ -107,6 +107,9 @@ async def _run(
             ran.texts.append(_text(published))
     finally:
         socket.close()
+        async with asyncio.timeout(30):  # without the server's answer the connection stays open
+            while await socket.read_message() is not None:
+                pass
     return ran
 
 

@@ -86,6 +86,8 @@ def test_files_of_a_server_that_has_them_in_memory(tmp_path: Path) -> None:
                 json.dumps(steps),
                 LOOK_AT_CHILDREN,
                 "%acp log 100",
+                "%acp changes",
+                "%acp undo",
             ],
         )
         made = server.request("GET", "api/contents/sub/made.txt")["content"]
@@ -100,6 +102,8 @@ def test_files_of_a_server_that_has_them_in_memory(tmp_path: Path) -> None:
     assert not (root / "sub").exists()
     assert "1 new or changed cells were proposed" in writes[1]
     assert "answer = 42" in ran.texts[2]
+    for text in (ran.texts[5], ran.texts[6]):
+        assert "Changes of files are not known where the Jupyter server has them" in text
     assert notebook["cells"][0]["source"] == "%acp"
     assert "PATH" in ran.texts[3]
     assert "JPY" not in ran.texts[3]

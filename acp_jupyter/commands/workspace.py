@@ -10,6 +10,7 @@ from .base import Commands, no_arguments
 
 if TYPE_CHECKING:
     from ..host.changed_files import Undone
+    from ..session.transcript import Turn
 
 
 class WorkspaceCommands(Commands):
@@ -49,7 +50,7 @@ class WorkspaceCommands(Commands):
         link = self._link
         turn = turn_of(link.session, _number("undo", arguments))
         undone = link.call(self._cell(), undo_asking, self._host, link.session, turn)
-        self._say("\n".join(_told(turn.number, undone)))
+        self._say("\n".join(_told(turn, undone)))
 
     def _do_accept(self, arguments: list[str]) -> None:
         """%acp accept [PATH…]: bring over what the agent changed in its copy, of all files or of
@@ -91,7 +92,7 @@ def _number(name: str, arguments: list[str]) -> int | None:
     return int(arguments[0]) if arguments else None
 
 
-def _told(number: int, undone: Undone) -> list[str]:
+def _told(turn: Turn, undone: Undone) -> list[str]:
     words = {"created": "removed", "deleted": "brought back"}
     lines = [
         f"{words.get(change.kind, 'as it was before')}: {one_line(change.path, 300)}"
@@ -102,4 +103,6 @@ def _told(number: int, undone: Undone) -> list[str]:
         f"left alone: {one_line(change.path, 300)} ({one_line(reason, 300)})"
         for change, reason in undone.refused
     ]
-    return lines or [f"No file changed while turn {number} ran."]
+    if turn.changes is not None:
+        lines += turn.changes.notes
+    return lines or [f"No file changed while turn {turn.number} ran."]

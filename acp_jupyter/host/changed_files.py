@@ -42,7 +42,11 @@ def watch(host: Host, agent: Agent, session: Session) -> None:
     recorder = host.recordings.current()
     if recorder is not None:
         left_out.append(os.fspath(recorder.path))
-    session.changed.watch = Watch(left_out)
+    server = host.kernel_server
+    served = None if server is None else server.served
+    session.changed.watch = Watch(
+        left_out, elsewhere=lambda: served is not None and served.elsewhere
+    )
 
 
 def turn_of(session: Session | None, number: int | None) -> Turn:

@@ -57,11 +57,16 @@ class ServedDirectories:
 
     Args:
         server: which.
+
+    Attributes:
+        locked_out: it does not let us in.
+        elsewhere: files were asked for that it does not keep on this disk.
     """
 
     def __init__(self, server: JupyterServer) -> None:
         self.server = server
         self.locked_out = False
+        self.elsewhere = False
         self._places: dict[str, Place] = {}
         self._asking = trio.Lock()
 
@@ -78,6 +83,7 @@ class ServedDirectories:
         async with self._asking:
             if area not in self._places:
                 self._places[area] = await self._look(area)
+                self.elsewhere = self.elsewhere or self._places[area] == "server"
             return self._places[area]
 
     async def _look(self, directory: str) -> Place:

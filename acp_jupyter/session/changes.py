@@ -133,7 +133,7 @@ def together(parts: Iterable[Changes]) -> Changes:
 
 
 def to_data(changes: Changes, *, room: int) -> dict[str, Any]:
-    """JSON of it, with up to ``room`` characters of diffs; names of other bytes as they are shown."""
+    """JSON of it, with up to ``room`` characters of diffs; names as they are shown."""
     files = []
     for change in changes.files:
         entry: dict[str, Any] = {"path": _unicode(change.path), "kind": change.kind}

@@ -8,7 +8,7 @@ not count, nor what is recorded beside it: both change as the user works.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,8 @@ from .snapshot import Snapshot, take
 
 READING: Final = 0.8
 """Seconds for reading files whose content is not known yet; the next turn goes on with it."""
+
+ELSEWHERE: Final = "Changes of files are not known where the Jupyter server has them elsewhere."
 
 COMPARING: Final = 3.0
 """Seconds for comparing what has changed."""
@@ -41,9 +43,13 @@ class Watch:
 
     Args:
         leave_out: files, absolute, whose changes do not count.
+        elsewhere: whether some files are not on this disk, where nobody looks at them.
     """
 
-    def __init__(self, leave_out: Collection[str] = ()) -> None:
+    def __init__(
+        self, leave_out: Collection[str] = (), *, elsewhere: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._elsewhere = elsewhere
         self.leave_out = frozenset(map(os.path.realpath, leave_out))
         self.contents = Contents()
         self._last: dict[str, Snapshot] = {}
@@ -71,6 +77,8 @@ class Watch:
     def end(self, seen: Seen) -> Changes:
         """What has changed since."""
         found = [Changes(notes=seen.notes)]
+        if self._elsewhere():
+            found.append(Changes(notes=(ELSEWHERE,)))
         for before in seen.snapshots:
             try:
                 now = take(before.folder, earlier=before, leave_out=self.leave_out, read=False)
