@@ -109,6 +109,21 @@ def test_the_states_follow_a_prompt_with_a_question(page: LivePage) -> None:
     assert "Allowed once by you" in cell.text
 
 
+def test_a_question_of_the_clients_own_waits_for_the_user_too(page: LivePage) -> None:
+    page.kernel.run("%acp sessions").expect_ok()
+    cell = page.kernel.start("%acp sessions delete 1", metadata={"cellId": "cell-8"})
+    question = page.wait_question()
+    assert page.link["status"] == "waiting"
+    assert (question["kind"], question["choices"], question["cell"]) == ("form", [], "cell-8")
+    assert "Delete the session" in question["title"]
+    refused = page.refused("answer", link=page.link["key"], question=question["id"], choice=0)
+    assert "in its cell" in refused
+    page.kernel.interrupt()
+    page.kernel.finish(cell)
+    page.wait_status("idle")
+    assert page.link["questions"] == []
+
+
 def test_a_start_an_end_and_a_disconnection_are_told(page: LivePage) -> None:
     page.kernel.run("%acp restart").expect_ok()
     page.wait_status("idle")

@@ -3,13 +3,15 @@
 `askers` are the ways to reach the user of a cell, in order; a session's questions take them from
 its `Link`. `Asking` puts the client's own questions before there is a session: whether a program
 may be downloaded, how to log in. The question stands in the cell's output while it is open, with
-its buttons where widgets are shown, and what was decided stays there.
+its buttons where widgets are shown, and what was decided stays there. `Asked` are those that wait
+for an answer now: frontends lead to them.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
@@ -27,6 +29,21 @@ if TYPE_CHECKING:
     from .host import Host
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """A question of the client's own that waits for the user.
+
+    Attributes:
+        ident: of the output that shows it.
+        entry: the question.
+        cell: that asks.
+    """
+
+    ident: str
+    entry: PermissionEntry | ElicitationEntry
+    cell: CellContext
 
 
 def askers(
@@ -74,6 +91,7 @@ class Asking:
     """
 
     def __init__(self, host: Host, cell: CellContext, *, label: str = "") -> None:
+        self._host = host
         self._cell = cell
         self._cwd = host.cwd
         self._ident = f"acp-question-{secrets.token_hex(6)}"
@@ -118,6 +136,20 @@ class Asking:
         return answer
 
     async def _put(
+        self,
+        entry: PermissionEntry | ElicitationEntry,
+        ask: Callable[[Asker], Awaitable[T]],
+    ) -> T:
+        asked = Asked(self._ident, entry, self._cell)
+        self._host.asked.append(asked)
+        self._host.touch()
+        try:
+            return await self._ask(entry, ask)
+        finally:
+            self._host.asked.remove(asked)
+            self._host.touch()
+
+    async def _ask(
         self,
         entry: PermissionEntry | ElicitationEntry,
         ask: Callable[[Asker], Awaitable[T]],

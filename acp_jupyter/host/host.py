@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..services.policy import Policy
     from ..services.workplace import KernelServer
     from ..session.attachments import Prompt
+    from .asking import Asked
     from .displays import Displays
     from .history import CellSource
     from .installing import Installing
@@ -58,6 +59,7 @@ class Host:
         interrupts: who gets SIGINT.
         links: by the name the user gave with ``--as``; the one without a name is "".
         live: the connection to frontends, if a surface has made it.
+        asked: the client's own questions that wait for the user, oldest first.
         spent: what the turns of all links have taken.
     """
 
@@ -69,6 +71,7 @@ class Host:
         self.interrupts = Interrupts(kernel)
         self.links: dict[str, Link] = {}
         self.live: Live | None = None
+        self.asked: list[Asked] = []
         self.spent = Spent()
         self._keys = count(1)
         self._anonymous: list[Link] = []

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ..services.workspace.snapshot import Snapshot
     from ..session.attachments import Prompt
     from ..session.transcript import Entry, Turn
+    from .asking import Asked
     from .host import Host
     from .login import Logins
     from .mcp import LinkMcp
@@ -112,6 +113,11 @@ class Link:
         shown = self._shown.get(session.display_prefix)
         return shown.cell.ident_in_notebook if shown is not None else ""
 
+    @property
+    def asked(self) -> list[Asked]:
+        """The client's own questions that wait in the cell that uses the agent."""
+        return [asked for asked in self._host.asked if asked.cell is self._cell]
+
     def submit(
         self,
         cell: CellContext,
@@ -188,7 +194,7 @@ class Link:
                 "another cell is still using the agent",
                 remedy="Wait for its end, or stop it with the stop button.",
             )
-        self._busy = True
+        self._busy, self._cell = True, cell
         try:
             await self._open_client()
             return await function(cell, *args)

@@ -88,14 +88,17 @@ class Requests:
             raise _too_late()
 
     def _question(self, request: Request) -> tuple[Session, Any]:
-        agent = self.link(request).agent
+        link = self.link(request)
+        agent = link.agent
         ident = _field(request, "question", str)
+        if any(asked.ident == ident for asked in link.asked):
+            raise _in_its_cell()
         for session in agent.sessions.values() if agent is not None else ():
             for entry in open_questions(session):
                 if question_id(session, entry) != ident:
                     continue
                 if entry not in session.permissions.pending:
-                    raise UsageError("a form is filled in where it is shown, in its cell")
+                    raise _in_its_cell()
                 return session, entry
         raise _too_late()
 
@@ -174,6 +177,10 @@ def _field(request: Request, name: str, kind: type[Any]) -> Any:
     if type(value) is not kind:
         raise UsageError(f"the request {one_line(request.get('type'), 40)!r} needs a {name}")
     return value
+
+
+def _in_its_cell() -> UsageError:
+    return UsageError("a form is filled in where it is shown, in its cell")
 
 
 def _too_late() -> UsageError:

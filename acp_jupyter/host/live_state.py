@@ -19,7 +19,9 @@ from ..session.transcript import ElicitationEntry, PermissionEntry, SessionInfo
 if TYPE_CHECKING:
     from ..client.agent import Agent
     from ..client.session import Session
+    from ..rendering.html import Terminals
     from ..services.terminal_view import TerminalView
+    from .asking import Asked
     from .link import Link
 
 Data = dict[str, Any]
@@ -88,11 +90,17 @@ class Snapshots:
             ),
             "terminals": [_terminal(view) for each in sessions for view in each.terminals.running],
             "questions": [
-                self._question(entry, each, link.cell_of(each))
-                for each in sessions
-                for entry in open_questions(each)
+                *(self._own_question(asked) for asked in link.asked),
+                *(
+                    self._question(entry, each, link.cell_of(each))
+                    for each in sessions
+                    for entry in open_questions(each)
+                ),
             ],
         }
+
+    def _own_question(self, asked: Asked) -> Data:
+        return self._keep(asked, (), lambda: _own_question(asked))
 
     def _question(self, entry: Question, session: Session, cell: str) -> Data:
         return self._keep(entry, (session,), lambda: _question(entry, session, cell))
@@ -113,6 +121,8 @@ class Snapshots:
 def link_status(link: Link) -> str:
     """That of the most urgent of its sessions."""
     agent = link.agent
+    if link.asked:
+        return "waiting"
     if link.client is not None and link.client.starting:
         return "starting"
     if agent is None:
@@ -225,15 +235,29 @@ def question_id(session: Session, entry: Question) -> str:
     return f"{session.display_prefix}-{entry.question_id}"
 
 
+def _own_question(asked: Asked) -> Data:
+    """One of the client's own: it is answered where it is shown, as a form is."""
+    cell = asked.cell.ident_in_notebook
+    state = _question_state(asked.entry, asked.ident, cell, terminals={}, cwd="")
+    return {**state, "kind": "form", "choices": []}
+
+
 def _question(entry: Question, session: Session, cell: str) -> Data:
+    ident, terminals = question_id(session, entry), session.transcript.terminals
+    return _question_state(entry, ident, cell, terminals=terminals, cwd=session.cwd)
+
+
+def _question_state(
+    entry: Question, ident: str, cell: str, *, terminals: Terminals, cwd: str
+) -> Data:
     from ..rendering import elicitation, text, words
 
-    lines = text.render(entry, terminals=session.transcript.terminals, cwd=session.cwd).split("\n")
+    lines = text.render(entry, terminals=terminals, cwd=cwd).split("\n")
     # The question itself comes first, its options last: both are told apart from the evidence.
     end = len(lines) - len(entry.options) if isinstance(entry, PermissionEntry) else len(lines)
     evidence = textwrap.dedent("\n".join(lines[1:end])).strip("\n")
     state = {
-        "id": question_id(session, entry),
+        "id": ident,
         "detail": str(clip(visible(evidence), DETAIL - 100)),
         "cell": cell,
     }
