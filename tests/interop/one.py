@@ -30,7 +30,8 @@ def main() -> None:
         cells = run_all(bench)
         row = {
             "agent": name,
-            "says": bench.name,
+            # Without a name of its own it is called after its program.
+            "says": "" if bench.name == Path(argv[-1]).name else bench.name,
             "protocol": other.protocol,
             "cells": cells,
             "asked": model.asked,

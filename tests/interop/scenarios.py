@@ -151,7 +151,7 @@ def read(bench: Bench) -> str:
 
 def run(bench: Bench) -> str:
     with bench.connected("allow") as agent:
-        session = agent.new_session()
+        session = bench.session(agent)
         turn = _ask(session, "interop:run")
         how = _how(session)
     if NO_COMMANDS in turn.text:
