@@ -139,7 +139,7 @@ def test_the_patch_applies_with_git_and_backwards(folder: Path, tmp_path: Path) 
 
 
 NAMES = st.text(
-    st.characters(exclude_categories=("Cs",), exclude_characters="/\0"), min_size=1, max_size=8
+    st.characters(exclude_categories=["Cs"], exclude_characters="/\0"), min_size=1, max_size=8
 ).filter(lambda name: name not in (".", "..", ".git") and len(name.encode()) < 200)
 CONTENTS = st.one_of(
     st.none(),
