@@ -320,7 +320,7 @@ def test_help_groups_the_commands_and_shows_a_line_of_each(kernel: LiveKernel) -
     text = kernel.run("%acp help").expect_ok().text
     assert text.index("\nSessions\n  %acp sessions  ") < text.index("\nPrompts\n")
     assert "--isolate" not in text
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= 80
     assert "--isolate worktree|copy" in kernel.run("%acp help connect").expect_ok().text
 
 

@@ -11,8 +11,8 @@ import textwrap
 from collections.abc import Iterable
 from typing import Final
 
-WIDTH: Final = 100
-"""Characters of a line, which JupyterLab shows without breaking it where no sidebar is open."""
+WIDTH: Final = 80
+"""Characters of a line: what a terminal shows, and a cell of JupyterLab beside an open panel."""
 
 COLUMN: Final = 24
 """Characters in which the form of a command stands; a longer one has a line for itself."""
