@@ -22,6 +22,7 @@ from acp_jupyter.services.agents import from_name, from_text
 def test_an_address_is_understood(url, shown):
     spec = from_text(url, {})
     assert spec.argv == (shown,)
+    assert spec.remote is not None
     assert str(spec.remote.address) == shown
     assert spec.minimal_env
 
@@ -50,6 +51,7 @@ def test_f59_an_address_of_another_machine_needs_tls(url):
     with pytest.raises(UsageError, match="not encrypted"):
         from_text(url, {})
     spec = from_name("lab", {"lab": {"url": url, "insecure": True}})
+    assert spec.remote is not None
     assert spec.remote.insecure
     with pytest.raises(UsageError, match="no token is sent"):
         from_name("lab", {"lab": {"url": url, "insecure": True, "token_env": "LAB"}})
@@ -69,6 +71,7 @@ def test_a_configured_agent_has_an_address_and_where_its_token_is():
     }
     spec = from_name("lab", {"lab": settings})
     assert spec.name == "lab"
+    assert spec.remote is not None
     assert spec.remote.credential_helper == ("pass", "show", "agent")
     assert "blue-team-secret" not in repr(spec)
 
