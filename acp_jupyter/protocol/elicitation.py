@@ -137,7 +137,8 @@ def _is_request_id(value: JSON) -> bool:
 
 def _form(schema: JSON, known: Dict) -> Elicitation:
     # Agents leave "type": "object" out; any other type would be another kind of answer.
-    if type(schema) is not dict or schema.get("type", "object") not in ("object", None):
+    kind = schema.get("type") if type(schema) is dict else None
+    if type(schema) is not dict or (type(kind) is str and kind != "object"):
         raise Refusal("params.requestedSchema must be the schema of an object")
     properties = schema.get("properties", {})
     if type(properties) is not dict or len(properties) > MAX_FIELDS:

@@ -70,7 +70,7 @@ def _audio_html(block: Block) -> Safe:
 
 def _resource_link_html(block: Block) -> Safe:
     uri = str(block.get("uri") or "")
-    name = str(block.get("title") or block.get("name") or uri)
+    name = _name(block) or str(uri)
     facts = [one_line(block["mimeType"], 60)] if isinstance(block.get("mimeType"), str) else []
     facts += [images.bytes_text(block["size"])] if type(block.get("size")) is int else []
     about = block.get("description")
@@ -123,7 +123,7 @@ def to_text(block: Block, limit: int = TEXT_LIMIT) -> str:
                 return f"[{kind}: {_alt(block, checked)}]"
             return f"[{kind} not shown — {checked.reason}]"
         case "resource_link":
-            name = one_line(block.get("title") or block.get("name") or "")
+            name = one_line(_name(block))
             return f"[{name or 'resource'}: {one_line(block.get('uri') or '', 300)}]"
         case "resource" if isinstance(block.get("resource"), dict):
             return _resource_text(block["resource"], limit)
@@ -143,3 +143,9 @@ def parts_to_text(parts: Iterable[TextBuffer | Block]) -> str:
     """The parts of a message; its text in full, as its Markdown source."""
     shown = (prose(str(p)) if isinstance(p, TextBuffer) else to_text(p) for p in parts)
     return "\n\n".join(part for part in shown if part)
+
+
+def _name(block: dict[str, Any]) -> str:
+    """What a link is called; a title of a wrong type is none."""
+    texts = (block.get("title"), block.get("name"))
+    return next((text for text in texts if isinstance(text, str) and text), "")
