@@ -23,8 +23,8 @@ class TestAgentKernel(jkt.KernelTests):
     code_hello_world = "%%python\nprint('hello, world')"
     code_stderr = "%%python\nimport sys\nprint('oops', file=sys.stderr)"
     completion_samples: ClassVar = [
-        {"text": "%acp disc", "matches": ["disconnect"]},
-        {"text": "%acp connect de", "matches": ["demo"]},
+        {"text": "%acp disco", "matches": ["disconnect"]},
+        {"text": "%acp connect dem", "matches": ["demo"]},
         {"text": "/searc", "matches": ["/search"]},
         {"text": "please he", "matches": []},
     ]

@@ -132,10 +132,12 @@ def test_what_is_wrong_is_said_with_what_would_be_right(acp: Acp, line: str, wor
 def test_every_command_has_a_help_that_names_it(acp: Acp) -> None:
     text = acp("help")
     for name in commands():
-        assert (f"%acp {name}" if name != "state" else "%acp:") in text
+        form = "%acp" if name == "state" else f"%acp {name}"
+        assert f"\n  {form}" in text
         own = acp(f"help {name}")
+        assert own.startswith(form)
         assert len(own.strip().splitlines()) == 1
-        assert own.strip() in text
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_roots_are_added_before_and_after_the_connect_and_removed_again(acp: Acp) -> None:
