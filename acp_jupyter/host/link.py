@@ -14,9 +14,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .. import __version__
-from ..errors import ACPError, AuthenticationRequired, TurnCancelled, TurnRunning, UsageError
+from ..errors import AuthenticationRequired, TurnCancelled, TurnRunning, UsageError
 from ..session.limits import NO_LIMITS, Limits, Spent, cost_of, within
 from .cell import CellContext
+from .starting import started
 
 if TYPE_CHECKING:
     from ..client.agent import Agent
@@ -54,10 +55,6 @@ SETTLE_LIMIT: Final = 0.5
 
 REPLAY_LIMIT: Final = 20.0
 """The same for a recording at original speed, which knows when that is."""
-
-SLOW_START: Final = 10.0
-SLOW_START_STEP: Final = 5.0
-"""Seconds without an answer after which a start is reported, and between two reports."""
 
 
 class Link:
@@ -248,7 +245,7 @@ class Link:
         """Wait until a session is open, and for what its agent says right after that."""
         self._cell = cell
         # The time that the user takes to log in is not the agent's.
-        session = await _started(cell, starting, lambda: not self.logins.asking)
+        session = await started(cell, starting, lambda: not self.logins.asking)
         await self._settle()
         return session
 
@@ -279,7 +276,7 @@ class Link:
         if self.client.agent is None:
             return await self.connect(cell, self._host.default_agent(), self._host.cwd)
         self._cell = cell
-        session = await _started(cell, self.client.restart(limit=_start_limit(cell)))
+        session = await started(cell, self.client.restart(limit=_start_limit(cell)))
         await self._settle()
         return session
 
@@ -303,7 +300,7 @@ class Link:
         """Open one more session of the agent; it does not become the current one."""
         assert self.client is not None
         self._cell = cell
-        return await _started(cell, self.client.new_session(cwd, limit=_start_limit(cell)))
+        return await started(cell, self.client.new_session(cwd, limit=_start_limit(cell)))
 
     async def open(
         self,
@@ -321,7 +318,7 @@ class Link:
         """
         assert self.client is not None
         self._cell = cell
-        session = await _started(cell, self.client.open(opening, _start_limit(cell)))
+        session = await started(cell, self.client.open(opening, _start_limit(cell)))
         if not use:
             return session
         self.client.use(session)
@@ -442,7 +439,7 @@ class Link:
         if self.client.agent is None:
             await self.connect(cell, self._host.default_agent(), self._host.cwd)
         self._cell = cell
-        session = await _started(cell, self.client.session(limit=_start_limit(cell)))
+        session = await started(cell, self.client.session(limit=_start_limit(cell)))
         await session.set_option(name, value)
 
     async def prompt(self, cell: CellContext, prompt: Prompt, limits: Limits = NO_LIMITS) -> Turn:
@@ -457,7 +454,7 @@ class Link:
             session = await self.connect(cell, self._host.default_agent(), self._host.cwd)
         else:
             self._cell = cell
-            session = await _started(cell, self.client.session(limit=_start_limit(cell)))
+            session = await started(cell, self.client.session(limit=_start_limit(cell)))
         try:
             try:
                 turn = await self.prompt_in(cell, session, prompt, limits)
@@ -641,64 +638,6 @@ class _Shown:
 
 def _start_limit(cell: CellContext) -> float | None:
     return None if cell.attended else START_LIMIT
-
-
-async def _started(
-    cell: CellContext, starting: Awaitable[T], working: Callable[[], bool] = lambda: True
-) -> T:
-    """Wait for an agent to get ready, with a visible clock if that takes long.
-
-    Args:
-        cell: that runs.
-        starting: what is waited for.
-        working: whether it is the agent that takes the time, and not the user.
-    """
-    import trio
-
-    result: list[T] = []
-    error: ACPError | None = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_show_waiting, cell, working)
-        try:
-            result.append(await starting)
-        except ACPError as failure:  # raised below: a nursery would put it into a group
-            error = failure
-        nursery.cancel_scope.cancel()
-    if error is not None:
-        raise error
-    return result[0]
-
-
-async def _show_waiting(cell: CellContext, working: Callable[[], bool]) -> None:
-    """Say how long the agent has been starting, from `SLOW_START` seconds on."""
-    import secrets
-
-    import trio
-
-    display_id = f"acp-start-{secrets.token_hex(6)}"
-    begun = trio.current_time()
-    shown = False
-    await trio.sleep(SLOW_START)
-    try:
-        while True:
-            if not working():
-                await trio.sleep(SLOW_START_STEP)
-                begun = trio.current_time()
-                continue
-            waited = trio.current_time() - begun
-            text = f"No reply for {waited:.0f} s. The agent is starting; the stop button gives up."
-            if cell.frontend.publish == "updates":
-                data = {"text/plain": text}
-                cell.sink.display(data, display_id=display_id, update=shown)
-            elif not shown:
-                cell.sink.stream(text + "\n")
-            shown = True
-            await trio.sleep(SLOW_START_STEP)
-    finally:
-        if shown and cell.frontend.publish == "updates":
-            waited = trio.current_time() - begun
-            text = f"Waited {waited:.0f} s for the agent to start."
-            cell.sink.display({"text/plain": text}, display_id=display_id, update=True)
 
 
 def cancelled() -> TurnCancelled:
