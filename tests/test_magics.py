@@ -133,7 +133,7 @@ def test_every_command_has_a_help_that_names_it(acp: Acp) -> None:
     text = acp("help")
     for name in commands():
         form = "%acp" if name == "state" else f"%acp {name}"
-        assert f"\n  {form}" in text
+        assert f"\n  {form}" in text or name == "help"
         own = acp(f"help {name}")
         assert own.startswith(form)
         assert len(own.strip().splitlines()) == 1
