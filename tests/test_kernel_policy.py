@@ -314,6 +314,27 @@ def test_rules_that_deny_hold_for_files_through_the_client(tmp_path: Path) -> No
         assert "the open text" in kernel.run("read b.txt").expect_ok().text
 
 
+def test_a_rule_for_edits_stops_a_write_that_the_agent_did_not_ask_about(
+    tmp_path: Path, script: MakeScript
+) -> None:
+    def prompt(agent: Any) -> None:
+        agent.ask("fs/read_text_file", path=agent.given["path"])
+        agent.ask("fs/write_text_file", path=agent.given["path"], content="new")
+        agent.end()
+
+    target = tmp_path / "workspace" / "a.txt"
+    policy = write_policy(
+        tmp_path, "default = 'deny'\n[[rules]]\naction = 'deny'\nkind = 'edit'\npath = '**'\n"
+    )
+    scenario = script(prompt=prompt, given={"path": str(target)})
+    with live_kernel(tmp_path, ACP_JUPYTER_PERMISSIONS=policy) as kernel:
+        target.write_text("old")
+        kernel.run(f"%acp connect -- {shlex.join(scenario.argv)}").expect_ok()
+        turn = kernel.run("go").expect_ok()
+        assert "rule 1: deny" in turn.text
+        assert target.read_text() == "old"
+
+
 # -- from an interactive run to a headless one --------------------------------------------------
 
 
