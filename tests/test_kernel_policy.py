@@ -315,7 +315,7 @@ def test_rules_that_deny_hold_for_files_through_the_client(tmp_path: Path) -> No
 
 
 def test_a_rule_for_edits_stops_a_write_that_the_agent_did_not_ask_about(
-    tmp_path: Path, script: MakeScript
+    tmp_path: Path, script: Callable[..., Script]
 ) -> None:
     def prompt(agent: Any) -> None:
         agent.ask("fs/read_text_file", path=agent.given["path"])
