@@ -1,6 +1,7 @@
 """``%acp``: connect, look, decide. The same in the agent kernel and in a Python notebook.
 
-What the commands do is in the classes of `commands`; see `commands.base` for how they are written.
+What the commands do is in the classes of `commands`; see `commands.base` for how they are written,
+and `commands.table` for where a new one is entered.
 """
 
 from __future__ import annotations
@@ -9,52 +10,40 @@ import difflib
 import inspect
 import keyword
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError as IPythonUsageError
-from IPython.core.magic import cell_magic, line_magic, magics_class
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from .commands.agents import AgentCommands
-from .commands.base import no_arguments
-from .commands.connection import ConnectionCommands
-from .commands.files import FileCommands
-from .commands.login import LoginCommands
-from .commands.mcp import McpCommands
-from .commands.options import OptionCommands
-from .commands.providers import ProviderCommands
-from .commands.sessions import SessionCommands
-from .commands.terminals import TerminalCommands
-from .commands.turns import TurnCommands
-from .commands.workspace import WorkspaceCommands
+from .commands import table
+from .commands.base import Commands, no_arguments
 from .errors import UsageError
 from .session.limits import Limits
 
 if TYPE_CHECKING:
     from .client.session import Session
+    from .host.cell import CellContext
+    from .host.host import Host
     from .host.link import Link
     from .session.attachments import Prompt
     from .session.transcript import Turn
+
+OWN = ("state", "help")
+"""Commands that are here, and in no class of `commands`."""
 
 CELL_OPTIONS = ("--session", "--out", "--timeout", "--attach", "--budget", "--tokens", "--agents")
 
 
 @magics_class
-class AcpMagics(
-    ConnectionCommands,
-    AgentCommands,
-    SessionCommands,
-    OptionCommands,
-    TurnCommands,
-    FileCommands,
-    WorkspaceCommands,
-    TerminalCommands,
-    LoginCommands,
-    ProviderCommands,
-    McpCommands,
-):
+class AcpMagics(Commands, Magics):
     """The magics ``%acp`` and ``%%acp``; made as `Commands` are."""
+
+    def __init__(self, shell: Any, host: Host, cell: Callable[[], CellContext]) -> None:
+        Magics.__init__(self, shell)
+        Commands.__init__(self, shell, host, cell)
 
     @line_magic
     def acp(self, line: str) -> None:
@@ -65,10 +54,19 @@ class AcpMagics(
             raise UsageError(f"%acp {line}: {error}", remedy="Check the quotes.") from error
         words, self._alias = _take_alias(words)
         name, arguments = (words[0], words[1:]) if words else ("state", [])
-        command = getattr(self, f"_do_{name}", None)
-        if command is None or not name.isidentifier():
-            raise _unknown_command(name)
-        command(arguments)
+        self._command(name)(arguments)
+
+    def _command(self, name: str) -> Callable[[list[str]], None]:
+        """What runs a command, for the agent of the cell's ``--as``."""
+        made: Commands = self
+        if name not in OWN:
+            found = table.class_with(name)
+            if found is None:
+                raise _unknown_command(name)
+            made = found(self.shell, self._host, self._cell)
+            made._alias = self._alias
+        command: Callable[[list[str]], None] = getattr(made, f"_do_{name}")
+        return command
 
     @magic_arguments()
     @argument(
@@ -198,7 +196,7 @@ class AcpMagics(
         from .commands import help as helping
 
         def doc(name: str) -> str:
-            return inspect.getdoc(getattr(self, f"_do_{name}")) or ""
+            return inspect.getdoc(self._command(name)) or ""
 
         if arguments:
             for name in arguments:
@@ -206,10 +204,10 @@ class AcpMagics(
                     raise _unknown_command(name)
             self._say("\n".join(helping.full(doc(name)) for name in arguments))
             return
-        groups = [(ConnectionCommands.TITLE, [doc("state")])]
-        for title, names in _groups():
+        groups = [("Agents", [doc("state")])]
+        for place, names in table.CLASSES.items():
             shown = [name for name in names if not self._link.typed.hides(name)]
-            groups.append((title, [doc(name) for name in shown]))
+            groups.append((table.load(place).TITLE, [doc(name) for name in shown]))
         self._say(helping.overview(groups))
 
 
@@ -242,18 +240,7 @@ def _last_turn(session: Session | None) -> Turn | None:
 
 def commands() -> list[str]:
     """The commands of ``%acp``, in the order of their help."""
-    return ["state", *(name for _, names in _groups() for name in names), "help"]
-
-
-def _groups() -> list[tuple[str, list[str]]]:
-    """The titles of the classes of commands, and what they have."""
-    return [
-        (
-            vars(each)["TITLE"],
-            [name.removeprefix("_do_") for name in vars(each) if name.startswith("_do_")],
-        )
-        for each in AcpMagics.__bases__
-    ]
+    return ["state", *table.names(), "help"]
 
 
 def _unknown_command(name: str) -> UsageError:

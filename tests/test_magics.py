@@ -12,6 +12,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+from acp_jupyter.commands import table
 from acp_jupyter.display import Bundle
 from acp_jupyter.errors import AgentNotFound, UsageError
 from acp_jupyter.host.cell import CellContext
@@ -234,3 +235,12 @@ def test_set_changes_an_option_of_the_session_and_lists_what_there_is(acp: Acp) 
         acp("set model huge")
     with pytest.raises(UsageError, match="a name and a value"):
         acp("set model")
+
+
+def test_each_command_is_entered_with_the_class_that_has_it() -> None:
+    for place, names in table.CLASSES.items():
+        has = [name for name in vars(table.load(place)) if name.startswith("_do_")]
+        assert has == [f"_do_{name}" for name in names]
+    modules = {path.stem for path in Path(table.__file__).parent.glob("*.py")}
+    entered = {place.partition(".")[0] for place in table.CLASSES}
+    assert modules - entered == {"__init__", "base", "help", "table"}

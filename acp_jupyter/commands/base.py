@@ -12,8 +12,6 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from IPython.core.magic import Magics
-
 from ..errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from ..host.link import Link
 
 
-class Commands(Magics):
+class Commands:
     """Commands of ``%acp``.
 
     Args:
@@ -37,7 +35,7 @@ class Commands(Magics):
     TITLE: ClassVar[str] = ""
 
     def __init__(self, shell: Any, host: Host, cell: Callable[[], CellContext]) -> None:
-        super().__init__(shell)
+        self.shell = shell
         self._host = host
         self._cell = cell
         self._alias = ""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..connection.portal import Portal
 from ..errors import ACPError, UsageError
-from ..services.agents import REPLAY, AgentSpec, from_name, from_text
 from ..session.limits import NO_LIMITS, Limits, Spent
 from .frontend import Frontend, Launch, choose, read_launch
 from .interrupts import Interrupts
@@ -24,6 +23,7 @@ from .link import Link
 
 if TYPE_CHECKING:
     from ..questions.comms import CommTap
+    from ..services.agents import AgentSpec
     from ..services.last_sessions import LastSessions
     from ..services.mcp.consents import Consents
     from ..services.open_documents import OpenDocuments
@@ -320,6 +320,8 @@ class Host:
         Raises:
             UsageError: none is configured, or nobody knows it.
         """
+        from ..services.agents import from_text
+
         if self.environ.get("ACP_JUPYTER_REPLAY"):
             return self.recordings.replay_of(None)
         if not self.settings.agent:
@@ -337,6 +339,8 @@ class Host:
         Raises:
             UsageError: nobody knows it.
         """
+        from ..services.agents import REPLAY, from_name
+
         if self.environ.get("ACP_JUPYTER_REPLAY"):  # it need not be installed here
             return self.recordings.replay_of(None if name.startswith(REPLAY) else name)
         spec = from_name(name, self.settings.agents, self.settings.registry)
@@ -348,6 +352,8 @@ class Host:
         Raises:
             UsageError: it is none of them.
         """
+        from ..services.agents import REPLAY, from_text
+
         if not self.environ.get("ACP_JUPYTER_REPLAY"):
             spec = from_text(text, self.settings.agents, self.settings.registry)
             return self.settings.asked(spec)
