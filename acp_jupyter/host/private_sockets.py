@@ -7,14 +7,80 @@ import secrets
 import socket
 import struct
 import tempfile
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from ..errors import UsageError
 
+if TYPE_CHECKING:
+    from .host import Host
+
 LONGEST_PATH: Final = 100
 """Bytes of a socket's path: 104 on macOS, 108 on Linux, with a null at the end."""
+
+
+class PrivateServer:
+    """Answers programs of this user, at a socket that is made when somebody asks for it.
+
+    It goes with the host's portal, and is made anew when it is asked for after that. On the trio
+    thread.
+
+    Args:
+        host: whose portal runs it.
+        answer: serves one program, to the end of either; the stream is closed after it.
+        peers: programs that are served at the same time; further ones are sent away.
+    """
+
+    def __init__(
+        self, host: Host, answer: Callable[[trio.SocketStream], Awaitable[None]], peers: int
+    ) -> None:
+        self._host = host
+        self._serve_peer = answer
+        self._most = peers
+        self._path = ""
+        self._peers = 0
+
+    def path(self) -> str:
+        """Where it listens.
+
+        Raises:
+            UsageError, OSError: see `listen`.
+        """
+        if not self._path:
+            runtime = self._host.environ.get("XDG_RUNTIME_DIR", "")
+            listener, path = listen(runtime, self._most)
+            try:
+                self._host.portal.submit(self._serve, listener, path)
+            except BaseException:
+                listener.close()
+                remove(path)
+                raise
+            self._path = path
+        return self._path
+
+    async def _serve(self, listener: socket.socket, path: str) -> None:
+        """Task: answer programs until the portal ends."""
+        try:
+            opened = trio.SocketListener(as_trio(listener))
+            await trio.serve_listeners(self._answer, [opened])
+        finally:
+            self._path = ""
+            listener.close()
+            remove(path)
+
+    async def _answer(self, stream: trio.SocketStream) -> None:
+        if self._peers >= self._most or not is_own(stream.socket):
+            return
+        self._peers += 1
+        try:
+            async with stream:
+                await self._serve_peer(stream)
+        except* (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the program was ended
+        finally:
+            self._peers -= 1
 
 
 def listen(runtime: str, backlog: int) -> tuple[socket.socket, str]:

@@ -10,7 +10,6 @@ The messages on the socket are lines of JSON, after a first line that is the key
 from __future__ import annotations
 
 import secrets
-import socket
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -19,8 +18,8 @@ import msgspec
 import trio
 
 from ..errors import ErrorCode
-from . import private_sockets
 from .kernel_tools import KernelTools
+from .private_sockets import PrivateServer
 
 if TYPE_CHECKING:
     from ..client.session import Session
@@ -55,9 +54,8 @@ class KernelShare:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._path = ""
+        self._programs = PrivateServer(host, self._answer, PEERS)
         self._servers: dict[str, mcp.Server] = {}
-        self._peers = 0
 
     def server(self, session: Callable[[], Session | None]) -> mcp.Server:
         """See `client.mcp.Shared`."""
@@ -65,53 +63,22 @@ class KernelShare:
 
     def bridge(self, server: mcp.Server) -> dict[str, Any]:
         """See `client.mcp.Shared`."""
-        if not self._path:
-            self._listen()
+        path = self._programs.path()
         key = secrets.token_hex(16)
         self._servers[key] = server
         if len(self._servers) > KEYS:
             del self._servers[next(iter(self._servers))]
         # -P: the folder that the agent works in is its own to write.
-        args = ["-P", "-m", "acp_jupyter.cli", "mcp-bridge", self._path]
+        args = ["-P", "-m", "acp_jupyter.cli", "mcp-bridge", path]
         env = [{"name": KEY, "value": key}]
         return {"name": NAME, "command": sys.executable, "args": args, "env": env}
 
-    def _listen(self) -> None:
-        runtime = self._host.environ.get("XDG_RUNTIME_DIR", "")
-        listener, path = private_sockets.listen(runtime, PEERS)
-        try:
-            self._host.portal.submit(self._serve, listener, path)
-        except BaseException:
-            listener.close()
-            private_sockets.remove(path)
-            raise
-        self._path = path
-
-    async def _serve(self, listener: socket.socket, path: str) -> None:
-        """Task: answer programs until the portal ends."""
-        try:
-            opened = trio.SocketListener(private_sockets.as_trio(listener))
-            await trio.serve_listeners(self._answer, [opened])
-        finally:
-            self._path = ""
-            listener.close()
-            private_sockets.remove(path)
-
     async def _answer(self, stream: trio.SocketStream) -> None:
-        if self._peers >= PEERS or not private_sockets.is_own(stream.socket):
-            return
-        self._peers += 1
-        try:
-            async with stream:
-                lines = _Lines(stream)
-                key = await lines.read()
-                server = self._servers.get(key.decode("ascii", "replace"))
-                if server is not None:
-                    await _Peer(stream, server).serve(lines)
-        except* (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the program was ended
-        finally:
-            self._peers -= 1
+        lines = _Lines(stream)
+        key = await lines.read()
+        server = self._servers.get(key.decode("ascii", "replace"))
+        if server is not None:
+            await _Peer(stream, server).serve(lines)
 
 
 class _Peer:

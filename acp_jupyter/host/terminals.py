@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import socket
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +27,7 @@ from ..errors import UsageError
 from ..rendering.characters import one_line, visible
 from ..rendering.terminal_text import TerminalText
 from ..rendering.words import seconds
-from . import private_sockets
+from .private_sockets import PrivateServer
 
 if TYPE_CHECKING:
     from ..services.terminal_view import TerminalView
@@ -50,8 +49,7 @@ class Terminals:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._path = ""
-        self._peers = 0
+        self._programs = PrivateServer(host, self._answer, PEERS)
 
     def views(self) -> list[TerminalView]:
         """The commands of all agents, oldest first: those that run, and the last that ended."""
@@ -94,52 +92,22 @@ class Terminals:
             UsageError: there is no such command.
         """
         self.find(number)
-        if not self._path:
-            self._listen()
+        path = self._programs.path()
         # -P: the folder that the terminal happens to be in is an agent's to write.
-        argv = [sys.executable, "-P", "-m", "acp_jupyter.cli", "attach", self._path, str(number)]
+        argv = [sys.executable, "-P", "-m", "acp_jupyter.cli", "attach", path, str(number)]
         return shlex.join(argv)
 
-    def _listen(self) -> None:
-        runtime = self._host.environ.get("XDG_RUNTIME_DIR", "")
-        listener, path = private_sockets.listen(runtime, PEERS)
-        try:
-            self._host.portal.submit(self._serve, listener, path)
-        except BaseException:
-            listener.close()
-            private_sockets.remove(path)
-            raise
-        self._path = path
-
-    async def _serve(self, listener: socket.socket, path: str) -> None:
-        """Task: answer programs until the portal ends."""
-        try:
-            opened = trio.SocketListener(private_sockets.as_trio(listener))
-            await trio.serve_listeners(self._answer, [opened])
-        finally:
-            self._path = ""
-            listener.close()
-            private_sockets.remove(path)
-
     async def _answer(self, stream: trio.SocketStream) -> None:
-        if self._peers >= PEERS or not private_sockets.is_own(stream.socket):
-            return
-        self._peers += 1
-        try:
-            async with stream, trio.open_nursery() as nursery:
-                requests = _Lines(stream)
-                try:
-                    view = self.find(_number(await requests.read()))
-                except UsageError as error:
-                    await _send(stream, error=str(error))
-                    return
-                nursery.start_soon(_take_requests, requests, view, nursery.cancel_scope)
-                await _show(stream, view)
-                nursery.cancel_scope.cancel()
-        except* (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the program was ended
-        finally:
-            self._peers -= 1
+        async with trio.open_nursery() as nursery:
+            requests = _Lines(stream)
+            try:
+                view = self.find(_number(await requests.read()))
+            except UsageError as error:
+                await _send(stream, error=str(error))
+                return
+            nursery.start_soon(_take_requests, requests, view, nursery.cancel_scope)
+            await _show(stream, view)
+            nursery.cancel_scope.cancel()
 
 
 async def _show(stream: trio.SocketStream, view: TerminalView) -> None:
