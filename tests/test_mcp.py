@@ -13,8 +13,8 @@ from acp_jupyter.client.mcp import check
 from acp_jupyter.errors import UsageError
 from acp_jupyter.protocol import mcp, outgoing
 from acp_jupyter.protocol.dialects import initialized
-from acp_jupyter.services.mcp import consents
-from acp_jupyter.services.mcp.consents import Consents
+from acp_jupyter.services import consents
+from acp_jupyter.services.consents import MCP_SERVERS, Consents
 from acp_jupyter.services.mcp.files import familiar_files, read_file
 from acp_jupyter.services.mcp.servers import read_server
 from tests.acp_schema import validate_message
@@ -164,22 +164,24 @@ def test_f58_consent_holds_for_exactly_that_server(
 ) -> None:
     monkeypatch.setattr(consents, "config_folder", lambda: tmp_path / "config")
     server = read_server("one", STDIO, source="/w/.mcp.json")
-    once, always = Consents(), Consents()
-    assert not once.allowed(server)
-    once.allow(server, for_good=False)
-    assert once.allowed(server)
-    assert not Consents().allowed(server)
-    always.allow(server, for_good=True)
-    assert Consents().allowed(server)
-    assert (tmp_path / "config" / consents.FILE).stat().st_mode & 0o777 == 0o600
+    once, always = Consents(MCP_SERVERS), Consents(MCP_SERVERS)
+    assert not once.allowed(server.identity)
+    once.allow(server.identity, "a server", for_good=False)
+    assert once.allowed(server.identity)
+    assert not Consents(MCP_SERVERS).allowed(server.identity)
+    always.allow(server.identity, "a server", for_good=True)
+    assert Consents(MCP_SERVERS).allowed(server.identity)
+    assert (tmp_path / "config" / MCP_SERVERS).stat().st_mode & 0o777 == 0o600
     changes: list[dict[str, Any]] = [
         {"args": ["-m", "server", "--evil"]},
         {"command": "/bin/sh"},
         {"env": {"API_TOKEN": "${OTHER}"}},
     ]
     for change in changes:
-        assert not Consents().allowed(read_server("one", STDIO | change, source="/w/.mcp.json"))
-    assert not Consents().allowed(read_server("one", STDIO, source="/elsewhere/.mcp.json"))
+        other = read_server("one", STDIO | change, source="/w/.mcp.json")
+        assert not Consents(MCP_SERVERS).allowed(other.identity)
+    elsewhere = read_server("one", STDIO, source="/elsewhere/.mcp.json")
+    assert not Consents(MCP_SERVERS).allowed(elsewhere.identity)
 
 
 # -- as they are sent -------------------------------------------------------------------------

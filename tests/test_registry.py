@@ -20,8 +20,8 @@ from acp_jupyter.host.host import Host
 from acp_jupyter.host.installing import DOWNLOAD_LIMIT, question, search_path
 from acp_jupyter.rendering import text
 from acp_jupyter.services.agents import from_name
+from acp_jupyter.services.consents import AGENTS, Consents, consent_file
 from acp_jupyter.services.registry import binaries, catalogue, choosing
-from acp_jupyter.services.registry.consents import Consents, consent_file
 from acp_jupyter.services.registry.fetching import CannotFetch, download, update
 from acp_jupyter.services.registry.listing import list_agents
 from acp_jupyter.services.registry.model import (
@@ -459,28 +459,28 @@ def test_a_consent_holds_for_exactly_that_agent_version_and_source() -> None:
         launch(distribution=binary("https://x.org/agent")),
         launch(distribution=binary("https://x.org/agent", b"content")),
     ]
-    once = Consents()
-    once.allow(allowed, for_good=False)
-    assert once.allowed(launch())
-    assert not any(once.allowed(other) for other in others)
-    assert not Consents().allowed(allowed)
-    once.allow(allowed, for_good=True)
-    assert Consents().allowed(allowed)
-    assert not any(Consents().allowed(other) for other in others)
+    once = Consents(AGENTS)
+    once.allow(allowed.identity, "an agent", for_good=False)
+    assert once.allowed(launch().identity)
+    assert not any(once.allowed(other.identity) for other in others)
+    assert not Consents(AGENTS).allowed(allowed.identity)
+    once.allow(allowed.identity, "an agent", for_good=True)
+    assert Consents(AGENTS).allowed(allowed.identity)
+    assert not any(Consents(AGENTS).allowed(other.identity) for other in others)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX's")
 def test_consents_are_private_and_not_believed_where_others_may_write_them() -> None:
     launch = choosing.plan_launch(parse_agent(entry()), HERE, only("npx"))
-    Consents().allow(launch, for_good=True)
-    assert consent_file().stat().st_mode & 0o777 == 0o600
-    consent_file().chmod(0o620)
+    Consents(AGENTS).allow(launch.identity, "an agent", for_good=True)
+    assert consent_file(AGENTS).stat().st_mode & 0o777 == 0o600
+    consent_file(AGENTS).chmod(0o620)
     with pytest.raises(UsageError, match="others may write it"):
-        Consents().allowed(launch)
-    consent_file().chmod(0o600)
-    consent_file().write_text("[]")
+        Consents(AGENTS).allowed(launch.identity)
+    consent_file(AGENTS).chmod(0o600)
+    consent_file(AGENTS).write_text("[]")
     with pytest.raises(UsageError, match="cannot be read"):
-        Consents().allowed(launch)
+        Consents(AGENTS).allowed(launch.identity)
 
 
 def installed(agent: RegistryAgent) -> Path:

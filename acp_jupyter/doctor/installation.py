@@ -222,7 +222,8 @@ def _private(name: str, path: Path) -> Iterator[Check]:
 
 def _agents(environ: Mapping[str, str]) -> Iterator[Check]:
     from ..host.settings import ACPJupyter
-    from ..services.registry import catalogue, consents
+    from ..services import consents
+    from ..services.registry import catalogue
 
     try:
         address = ACPJupyter.load(environ).registry
@@ -241,7 +242,7 @@ def _agents(environ: Mapping[str, str]) -> Iterator[Check]:
         text = f"{len(known.agents)} known from {known.source}"
         yield Check(name, "warn" if age > OLD else "ok", text, update if age > OLD else "")
     try:
-        count = len(consents.read_consents())
+        count = len(consents.read_consents(consents.AGENTS))
     except UsageError as error:
         yield Check("consents", "fail", error.message, error.remedy)
     else:

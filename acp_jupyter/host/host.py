@@ -24,8 +24,8 @@ from .link import Link
 if TYPE_CHECKING:
     from ..questions.comms import CommTap
     from ..services.agents import AgentSpec
+    from ..services.consents import Consents
     from ..services.last_sessions import LastSessions
-    from ..services.mcp.consents import Consents
     from ..services.open_documents import OpenDocuments
     from ..services.policy import Policy
     from ..services.workplace import KernelServer
@@ -303,9 +303,9 @@ class Host:
     @cached_property
     def mcp_consents(self) -> Consents:
         """Which MCP servers of files the user has allowed."""
-        from ..services.mcp.consents import Consents
+        from ..services.consents import MCP_SERVERS, Consents
 
-        return Consents()
+        return Consents(MCP_SERVERS)
 
     @cached_property
     def installing(self) -> Installing:

@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from ..errors import UsageError
+from ..services.consents import AGENTS, Consents
 from ..services.registry import binaries, choosing
-from ..services.registry.consents import Consents
 
 if TYPE_CHECKING:
     from ..services.agents import AgentSpec
@@ -40,7 +40,7 @@ class Installing:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._consents = Consents()
+        self._consents = Consents(AGENTS)
 
     @cached_property
     def which(self) -> Which:
@@ -84,7 +84,7 @@ class Installing:
         named = {ALL, launch.agent.id, spec.name}
         if spec.unasked or not named.isdisjoint(self._host.settings.allow_agents):
             return True
-        return self._consents.allowed(launch)
+        return self._consents.allowed(launch.identity)
 
     async def _ask(self, cell: CellContext, launch: Launch, label: str) -> None:
         from ..services.permissions import CannotAsk
@@ -108,7 +108,8 @@ class Installing:
                 f"{agent.id} was not started: you did not allow it",
                 remedy="Run the cell again to be asked again.",
             )
-        self._consents.allow(launch, for_good=kind == "allow_always")
+        words = f"{agent.id} {agent.version}, {launch.source}".replace("  ", " ")
+        self._consents.allow(launch.identity, words, for_good=kind == "allow_always")
 
     async def _download(self, cell: CellContext, launch: Launch) -> str:
         """Bring the program here; returns its path."""

@@ -176,9 +176,10 @@ class LinkMcp:
     async def _allow(self, cell: CellContext, servers: Sequence[McpServer], unasked: bool) -> None:
         consents = self._host.mcp_consents
         for server in servers:
-            if server.source and not unasked and not consents.allowed(server):
+            if server.source and not unasked and not consents.allowed(server.identity):
                 for_good = await self._ask(cell, server)
-                consents.allow(server, for_good=for_good)
+                words = f"{server.name}: {server.line}"
+                consents.allow(server.identity, words, for_good=for_good)
 
     async def _ask(self, cell: CellContext, server: McpServer) -> bool:
         """Ask whether agents may be told of a server; whether the answer holds for good.
