@@ -16,7 +16,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ..errors import ACPError, UsageError
+from ..errors import ACPError
+from .kernel_socket import connect
 
 READ_SIZE: Final = 2**16
 
@@ -38,17 +39,11 @@ def add(commands: Any) -> None:
 
 
 def _attach(arguments: argparse.Namespace) -> int:
-    try:
-        if os.stat(os.path.dirname(arguments.socket)).st_uid != os.geteuid():
-            raise UsageError(f"{arguments.socket} belongs to somebody else")
-        peer = socket.socket(socket.AF_UNIX)
-        peer.connect(arguments.socket)
-    except OSError as error:
-        raise UsageError(
-            f"no kernel answers at {arguments.socket}: {error.strerror}",
-            remedy="Has it ended, or does it run on another machine? "
-            "`%acp terminals attach N` in the notebook gives a new command line.",
-        ) from error
+    peer = connect(
+        arguments.socket,
+        "Has it ended, or does it run on another machine? "
+        "`%acp terminals attach N` in the notebook gives a new command line.",
+    )
     with peer:
         before = signal.signal(signal.SIGINT, lambda *_: _ask(peer, stop=True))
         try:

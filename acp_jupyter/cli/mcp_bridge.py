@@ -12,7 +12,7 @@ import selectors
 import socket
 from typing import Any, Final
 
-from ..errors import UsageError
+from .kernel_socket import connect
 
 READ_SIZE: Final = 2**16
 
@@ -36,16 +36,9 @@ def add(commands: Any) -> None:
 
 def _bridge(arguments: argparse.Namespace) -> int:
     key = os.environ.get(KEY, "")
-    try:
-        if os.stat(os.path.dirname(arguments.socket)).st_uid != os.geteuid():
-            raise UsageError(f"{arguments.socket} belongs to somebody else")
-        peer = socket.socket(socket.AF_UNIX)
-        peer.connect(arguments.socket)
-    except OSError as error:
-        raise UsageError(
-            f"no kernel answers at {arguments.socket}: {error.strerror}",
-            remedy="Has it ended? Share it again with `%acp share kernel`, in a new session.",
-        ) from error
+    peer = connect(
+        arguments.socket, "Has it ended? Share it again with `%acp share kernel`, in a new session."
+    )
     with peer:
         peer.sendall(key.encode() + b"\n")
         _carry(peer)
